@@ -95,7 +95,7 @@ struct End {
     state: AtomicU8,
 }
 
-/// A channel whose ring holds that many items; the receiver takes off less than a quarter of them
+/// A channel whose ring holds `length` items; the receiver takes off less than a quarter of them
 /// besides. All its memory is allocated here.
 pub(super) fn channel<T>(length: NonZeroUsize) -> (Sender<T>, Receiver<T>) {
     let batch = (length.get() / BATCHES).max(1);

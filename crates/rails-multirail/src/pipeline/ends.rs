@@ -41,7 +41,7 @@ pub struct Output<T> {
 #[derive(Debug)]
 struct Spin {
     time: Duration,
-    /// Whether the end has tried for so long that the rail's other tasks are due, before the next
+    /// Whether the end has tried long enough for the rail's other tasks to be due, before the next
     /// item.
     owes_turn: bool,
 }

@@ -132,7 +132,7 @@ pub(super) fn place_lane<'a>(
     Ok(PlacedLane { usable: candidates.len(), rail, chosen, sought, asked, memory, rejected })
 }
 
-/// The error for a rail of that many cores: rails that share cores need the cores of each alone.
+/// The error for a rail of `cores` cores: rails that share cores need the cores of each alone.
 pub(super) fn too_few_cores(problem: &Problem<'_>, cores: usize) -> PlanError {
     let request = problem.request();
     let all = |rails: usize| rails.saturating_mul(request.cores.max(1));

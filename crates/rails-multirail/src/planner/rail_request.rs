@@ -68,8 +68,8 @@ pub enum Which {
     Auto,
     /// A number of rails, on the best NICs.
     Count(usize),
-    /// Rails on the loopback interface: that many, or one per core that may be used and at least
-    /// two.
+    /// Rails on the loopback interface: this number, or with `None` one per core that may be used
+    /// and at least two.
     Loopback(Option<usize>),
     /// The listed rails.
     Listed(Vec<RailWish>),
@@ -210,8 +210,8 @@ impl RailRequest {
         Self::new(Which::Count(rails))
     }
 
-    /// Rails on the loopback interface: that many, or one per core that may be used and at least
-    /// two.
+    /// Rails on the loopback interface: this number, or with `None` one per core that may be used
+    /// and at least two.
     pub fn loopback(rails: impl Into<Option<usize>>) -> Self {
         Self::new(Which::Loopback(rails.into()))
     }

@@ -207,7 +207,7 @@ impl Rails {
         self.0.rails.iter()
     }
 
-    /// The rail of that number; `None` where there are not so many. `rails[id]` panics there.
+    /// The rail with this number; `None` if there is none. `rails[id]` panics then.
     pub fn get(&self, id: RailId) -> Option<&Rail> {
         self.0.rails.get(id.0)
     }
@@ -265,7 +265,7 @@ impl Rails {
     /// [`ListenerClosed::RailsStopped`]: crate::ListenerClosed::RailsStopped
     ///
     /// # Errors
-    /// [`ShutdownError`] of the first rail that has not ended in that time.
+    /// [`ShutdownError`] of the first rail that has not ended within `limit`.
     ///
     /// # Panics
     /// Outside a tokio runtime with time enabled.

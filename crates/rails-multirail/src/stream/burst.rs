@@ -74,7 +74,7 @@ impl Burst {
 /// A task that writes within this time of its last write has come back at once. A chunk of its own
 /// costs as much.
 const AT_ONCE: Duration = Duration::from_micros(20);
-/// After so many such writes in a row the next ones wait at first, and after so many at the most.
+/// The number of such writes in a row after which the next ones wait: at first, and at the most.
 const MIN_QUICK: u32 = 8;
 const MAX_QUICK: u32 = 4096;
 /// The longest that a write waits while others follow it at once.

@@ -91,7 +91,7 @@ struct Route {
 }
 
 impl Dialer {
-    /// A dialer for a stream of that many lanes, which no lane has opened yet.
+    /// A dialer for a stream of `lanes` lanes, which no lane has opened yet.
     pub(super) fn new(lanes: u16, rails: &Rails, options: &StreamOptions, credentials: Credentials) -> Arc<Self> {
         let dialer = Arc::new(Self {
             lanes,

@@ -99,7 +99,7 @@ impl<'a> ReadHalf<'a> {
         Poll::Ready(Ok(self.reading))
     }
 
-    /// Drops that many of the bytes at hand.
+    /// Drops the first `count` of the bytes at hand.
     pub(super) fn consume_front(&mut self, count: usize) {
         self.reading.advance(count);
         self.shared.note_at_hand(!self.reading.is_empty());

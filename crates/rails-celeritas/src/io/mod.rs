@@ -126,9 +126,9 @@ impl Connection {
         self.send_in_turn(blocks, None).await
     }
 
-    /// Sends a message that is of use for that time alone, such as a frame of video. A message that
-    /// has not arrived by then is given up as a whole ([`SendError::Expired`]), and the peer learns
-    /// of it ([`ReceiveError::GivenUp`]). The time begins with the call; if all of it passes
+    /// Sends a message that is of use for a limited time, such as a frame of video. A message that
+    /// has not arrived within `time` is given up as a whole ([`SendError::Expired`]), and the peer
+    /// learns of it ([`ReceiveError::GivenUp`]). The time begins with the call; if all of it passes
     /// without room, the message is not sent ([`SendError::Full`]).
     ///
     /// # Cancel safety

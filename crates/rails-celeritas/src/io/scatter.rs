@@ -316,8 +316,8 @@ impl Scatter {
         is_new
     }
 
-    /// A datagram of the connection with so many bytes behind its header; `None` for one that is to
-    /// be dropped.
+    /// A datagram of the connection with `payload_len` bytes behind its header; `None` for one that
+    /// is to be dropped.
     fn expand(
         &mut self,
         header: Header,

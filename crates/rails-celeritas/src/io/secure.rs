@@ -139,7 +139,7 @@ impl Channel<'_> {
         self.control.write_all(&bytes).await.map_err(|source| self.broken(source))
     }
 
-    /// The peer's next message, of at most that many bytes behind its prefix.
+    /// The peer's next message, of at most `longest` bytes behind its prefix.
     async fn receive(&mut self, longest: usize) -> Result<Message, OpenConnectionError> {
         let mut prefix = [0; PREFIX_LEN];
         self.control.read_exact(&mut prefix).await.map_err(|source| self.broken(source))?;

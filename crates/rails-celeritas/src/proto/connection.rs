@@ -82,7 +82,7 @@ pub struct ConnectionProtocol {
     tells_finish: Option<u32>,
     /// Messages that are given up if they have not arrived by then.
     deadlines: Deadlines,
-    /// The round trip that the peer was told last.
+    /// The round trip that was last sent to the peer.
     told_round_trip: Option<Duration>,
     /// When the last datagram left.
     sent_at: Instant,
@@ -122,7 +122,7 @@ pub enum Event {
     },
     /// A message of the peer makes progress.
     Arrival(Arrival),
-    /// The peer has sent that many messages, and sends no more.
+    /// The peer has sent `messages` messages, and sends no more.
     Finished {
         /// The number of messages.
         messages: u32,
@@ -177,7 +177,7 @@ impl Parameters {
         self.packet_len(payload_len) + HEADER_LEN as u64
     }
 
-    /// The bytes of the IP packet around so many bytes.
+    /// The bytes of the IP packet around `bytes` bytes.
     fn packet_len(&self, bytes: u32) -> u64 {
         u64::from(bytes) + u64::from(self.overhead)
     }

@@ -144,7 +144,7 @@ impl Receiver {
     }
 
     /// Raises the limits: the half takes bytes below that offset and messages below that number.
-    /// They never fall.
+    /// The limits never fall.
     pub fn raise_limits(&mut self, now: Instant, limit: u64, message_limit: u32) {
         if limit > self.limit || message_limit > self.message_limit {
             self.limit = self.limit.max(limit);
@@ -346,7 +346,7 @@ impl Receiver {
         self.ended.first().filter(|first| first.start == 0).map_or(0, |first| first.end)
     }
 
-    /// Whether that many messages, the first ones, have all arrived as a whole or were given up.
+    /// Whether each of the first `messages` messages has arrived as a whole or was given up.
     pub fn has_ended(&self, messages: u32) -> bool {
         messages == 0 || self.ended.gaps(&(0..messages)).next().is_none()
     }
@@ -457,7 +457,8 @@ pub(super) const MIN_INTERVAL: Duration = Duration::from_millis(2);
 /// The longest interval between lists: the peer may state any round trip.
 const MAX_INTERVAL: Duration = Duration::from_secs(1);
 /// A short header this many packets older than the largest is dropped: its offset could be one of
-/// before. So many packets of 64 KiB are 2^30 bytes, and as many were under way when it was sent.
+/// before. This many packets of 64 KiB have 2^30 bytes, and as many may have been under way when it
+/// was sent.
 const OLDEST: u64 = 1 << 14;
 /// The most pieces apart that the arrived bytes are in, so that a peer cannot have this end keep a
 /// record per byte.

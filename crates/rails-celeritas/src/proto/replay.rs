@@ -43,7 +43,7 @@ fn place(word: u64) -> usize {
 
 /// The bits of a word.
 const BITS: u64 = u64::BITS as u64;
-/// 16,384 packets: the bytes of one that so many have overtaken were sent again long before.
+/// 16,384 packets: the bytes of one that this number have overtaken were sent again long before.
 const WORDS: usize = 256;
 
 #[cfg(test)]

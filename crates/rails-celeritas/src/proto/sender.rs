@@ -1124,7 +1124,7 @@ mod tests {
         };
         let short = take(Some(known));
         assert_eq!((short.is_short, short.payload_len, short.encode_header()[0]), (true, 60_020, 0x23));
-        // Offsets too far above the bytes that have all arrived are told in full.
+        // Offsets too far above the bytes that have all arrived are sent in full.
         let far = std::iter::repeat_with(|| take(None)).find(|segment| !segment.is_short).unwrap();
         assert!((1 << 30..(1 << 30) + 200_000).contains(&far.header.offset), "{far:?}");
     }

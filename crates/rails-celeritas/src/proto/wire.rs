@@ -22,8 +22,8 @@ pub const HEAD_LEN: usize = HEADER_LEN + CHECK_LEN;
 /// The most bytes of a frame of the control channel, without its length.
 pub const MAX_FRAME: usize = 64_000;
 /// The most missing ranges of one error list, of which an encoded one takes at most 20 bytes. A
-/// list ends before the range that would be one more, so a sender repeats at most so many in a
-/// round trip.
+/// list ends before the range that would be one more, so a sender repeats at most this number of
+/// ranges in a round trip.
 pub const MAX_RANGES: usize = 3_000;
 /// The most bytes of a message: the header has 48 bits for its length.
 pub const MAX_MESSAGE: u64 = (1 << 48) - 1;

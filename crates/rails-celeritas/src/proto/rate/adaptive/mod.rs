@@ -490,7 +490,7 @@ impl Round {
         self.arrived + self.lost
     }
 
-    /// The rate at which packets of that many bits have arrived in that time.
+    /// The rate of the packets, of `packet` bits each, that have arrived in `time`.
     fn rate(&self, time: Duration, packet: f64) -> f64 {
         self.arrived * packet / time.as_secs_f64().max(1e-6)
     }
@@ -551,7 +551,7 @@ const KNOWN_LOSS: f64 = 200.0;
 /// it.
 const FULL_REFRESHES: u32 = 2;
 /// After this number of refreshes in a row in which the queue ran empty, the other flows have gone.
-/// It also runs empty once after one of them has cut its window.
+/// The queue also runs empty once after one of them has cut its window.
 const EMPTY_REFRESHES: u32 = 2;
 /// A queue above twice the target, and two packets, by this, for this time, may be one that others
 /// make.

@@ -119,7 +119,7 @@ pub(crate) async fn receive(stream: MultiRailStream) -> (blake3::Hash, StreamSta
     finish(stream, blake3::Hasher::new()).await
 }
 
-/// Reads until that many bytes have gone into the hash.
+/// Reads until `until` bytes have gone into the hash.
 pub(crate) async fn read_on(stream: &mut MultiRailStream, hasher: &mut blake3::Hasher, until: usize) {
     while hasher.count() < until as u64 {
         let bytes = stream.read_bytes().await.expect("one link is up").expect("more is to come");

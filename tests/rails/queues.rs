@@ -20,7 +20,7 @@ fn secret() -> Secret {
     Secret::pre_shared(b"sixteen bytes!!!").unwrap()
 }
 
-/// Rails that run tasks, of so many cores each.
+/// Rails that run tasks, of `cores` cores each.
 fn loopback(rails: usize, cores: usize) -> (Topology, TaskQueues, Rails) {
     let topology = Topology::detect().unwrap();
     let queues = TaskQueues::new(&topology, 256);

@@ -140,7 +140,7 @@ fn tell_nothing(_: &rails::multirail::Rail, _listener: TcpListener) -> std::futu
     std::future::pending()
 }
 
-/// The rails that serve that many connections from a thread on `cpu`.
+/// The rails that serve `count` connections from a thread on `cpu`.
 async fn served_by(address: SocketAddr, cpu: CpuId, count: usize) -> Vec<RailId> {
     let connect = move || {
         let mut connection = BlockingStream::connect(address).unwrap();

@@ -54,11 +54,10 @@ pub enum ResolveError {
     },
 }
 
-/// The addresses to connect to: for each address that `named` gives itself alone, and for each name
-/// all of its addresses in the order in which they are called. Families alternate (RFC 8305,
-/// section 4), and addresses that no route leads to are left out where another is left (RFC 6724,
-/// section 5, rule 1). Of more than [`MAX_LANES`] addresses the first are taken, and a warning says
-/// so.
+/// The addresses to connect to: a list of one for each address in `named`, and for each name a list
+/// of its addresses in the order in which they are tried. Families alternate (RFC 8305, section 4),
+/// and addresses that no route leads to are left out where another is left (RFC 6724, section 5,
+/// rule 1). Of more than [`MAX_LANES`] addresses the first are taken, and a warning says so.
 ///
 /// # Errors
 /// [`ResolveError`].
@@ -94,9 +93,9 @@ pub(crate) async fn resolve_to_listen(named: impl ToLaneAddresses) -> Result<Vec
     Ok(addresses)
 }
 
-/// Calls the addresses of one name one after the other, as RFC 8305, section 5, has it: each as
-/// soon as one before it has failed, and at most 250 ms after the one before it. Gives the first
-/// that answers and its answer; the other calls are dropped.
+/// Tries the addresses of one name one after the other, as in RFC 8305, section 5: each as soon as
+/// one before it has failed, and at most 250 ms after the one before it. Returns the first that
+/// answers, and its answer; the other attempts are dropped.
 ///
 /// # Errors
 /// Each address with its error, if all have failed.
@@ -117,7 +116,7 @@ where
                 calls.push(async move { (index, call.await) });
                 continue;
             }
-            // The time of the next call has come.
+            // The time of the next attempt has come.
             Call::Wait(until) => match timeout_at(until.into(), calls.next()).await {
                 Err(_elapsed) => continue,
                 Ok(ended) => ended,
@@ -137,7 +136,7 @@ where
     Err(failed.into_iter().map(|(index, error)| (addresses[index], error)).collect())
 }
 
-/// The addresses of a name that are called, in their order.
+/// The addresses of a name in the order in which they are tried.
 fn in_order_of_calls(found: Vec<SocketAddr>, is_routed: impl Fn(SocketAddr) -> bool) -> Vec<SocketAddr> {
     let routed: Vec<SocketAddr> = found.iter().copied().filter(|socket| is_routed(*socket)).collect();
     let mut called = alternating(if routed.is_empty() { found } else { routed });

@@ -1,5 +1,5 @@
-//! Work on threads of its own, beside a runtime. Tokio's pool for such work panics where the system
-//! gives no thread; here that is an error.
+//! A pool of threads for blocking work, beside a runtime. Tokio's blocking pool panics where the
+//! system gives no thread; here that is an error.
 
 use crate::runtime::{Panic, TaskError};
 use rails_bind::limits::name_thread_limits;
@@ -52,7 +52,7 @@ pub(crate) struct Aside<T> {
     work: Arc<Work>,
 }
 
-/// Cancels work, whichever caller waits for its result.
+/// Cancels work. Any thread may do so, not only the caller that waits for the result.
 #[derive(Debug, Clone)]
 pub(crate) struct Canceller(Arc<Work>);
 
@@ -71,11 +71,11 @@ impl Threads {
         Self(Arc::new(SharedThreads { name, on_start, pool: Mutex::default(), news: Condvar::new() }))
     }
 
-    /// Begins work on a thread, or has it wait for one where all that can be had are busy. `None`
+    /// Begins work on a thread, or queues it if all threads that the system gives are busy. `None`
     /// after the [end](Self::end).
     ///
     /// # Errors
-    /// The system's where no thread can be had. The work has been dropped.
+    /// The system's error if it gives no thread. The work has been dropped.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -103,7 +103,7 @@ impl Threads {
         }
     }
 
-    /// Takes no more work, and cancels that which waits.
+    /// Takes no more work, and cancels queued work.
     pub(crate) fn end(&self) {
         let waiting = {
             let mut pool = self.0.pool();
@@ -223,7 +223,7 @@ impl<T> Aside<T> {
 /// The addresses of a host, as [`tokio::net::lookup_host`] gives them.
 ///
 /// # Errors
-/// The resolver's, and that of a thread that cannot be had.
+/// The resolver's, or the system's error if it gives no thread.
 pub(crate) async fn lookup_host((host, port): (&str, u16)) -> io::Result<impl Iterator<Item = SocketAddr> + use<>> {
     let host = host.to_owned();
     let threads = Threads::new("rails-resolve".to_owned(), || ());

@@ -147,7 +147,7 @@ pub enum JoinError {
     StreamOver,
 }
 
-/// Why the rails, addresses and options of a caller do not make an end of a stream.
+/// Why the rails, addresses and options of a caller do not fit together as an end of a stream.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
@@ -229,7 +229,7 @@ pub enum PlanLanesError {
     /// No contact has answered.
     #[error("the peer did not name its lanes:{}", told(.contacts))]
     Discover {
-        /// Each called address, with the cause.
+        /// Each address that was tried, with the cause.
         contacts: Vec<(LaneAddress, JoinError)>,
     },
 }

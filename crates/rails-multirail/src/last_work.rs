@@ -17,8 +17,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Work that the process does not end without, within the time that it was given: a stream that
-/// delivers its bytes after it was dropped, or rails that stop. The work ends when this is dropped.
+/// Work that the end of the process waits for, within a limit: a stream that delivers its bytes
+/// after it was dropped, or rails that stop. The work ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct LastWork(u64);
 
@@ -37,7 +37,7 @@ struct Entry {
 }
 
 impl LastWork {
-    /// Has the end of the process wait for it, for `limit` from here on at most.
+    /// Has the end of the process wait for this work, for `limit` from here on at most.
     pub(crate) fn new(limit: Duration, stream: Option<StreamId>) -> Self {
         let mut all = lock();
         let before = PROCESS.swap(process::id(), SeqCst);
@@ -65,8 +65,8 @@ impl Drop for LastWork {
     }
 }
 
-/// Marks the calling thread as one that does such work: it cannot wait for it when it ends the
-/// process.
+/// Marks the calling thread as one that does such work: it cannot wait for its own work when it
+/// ends the process.
 pub(crate) fn done_on_this_thread() {
     DOES_WORK.set(true);
 }

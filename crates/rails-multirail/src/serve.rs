@@ -18,12 +18,12 @@ use std::{
 use tokio::net::{TcpListener, ToSocketAddrs, lookup_host};
 
 /// A service on every rail of a set, from [`Rails::serve`]. It keeps the rails running. Dropping it
-/// lets the services go on while the rails run otherwise.
+/// lets the services go on while other owners keep the rails running.
 #[derive(Debug)]
 pub struct Service<T> {
     local: SocketAddr,
     steering: Result<(), SocketOptionError>,
-    /// The services that have not ended, or whose end `ended` has not given.
+    /// The services that have not ended, and those whose end `ended` has not returned yet.
     tasks: Vec<(RailId, RailTask<T>)>,
     _rails: Rails,
 }
@@ -223,8 +223,8 @@ impl<T> Service<T> {
     }
 }
 
-/// Where the packets of each rail's connections arrive: on its own CPU if it is bound to one, and
-/// on those that serve the interrupts of its NIC and of no other rail's.
+/// The CPUs on which the packets of each rail's connections arrive: the rail's own CPU if it is
+/// bound to one, and those that serve the interrupts of its NIC and of no other rail's.
 fn arrivals(planned: &[Arc<PlannedRail>]) -> Vec<Arrival> {
     let own = |rail: &PlannedRail| rail.bound_cpu().map(CpuSet::single).unwrap_or_default();
     let arrival = |(index, rail): (usize, &Arc<PlannedRail>)| {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Waits that double up to a bound, without end: a lane that was down for hours is back within a
-/// second and a half after its link.
+/// Waits between attempts, which double up to a bound and go on without end: a lane that was down
+/// for hours is back within a second and a half after its link.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     next: Duration,
@@ -26,8 +26,8 @@ impl Backoff {
         Self { next: Self::RARE, longest: Self::LONGEST_RARE }
     }
 
-    /// Creates the waits for attempts that will probably succeed in vain: lanes join, and carry
-    /// nothing.
+    /// Creates the waits for attempts that will probably succeed in vain: handshakes pass, and the
+    /// lanes carry nothing.
     pub fn barren() -> Self {
         Self { next: Self::SHORTEST, longest: Self::LONGEST_RARE }
     }

@@ -73,8 +73,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(8);
     const MS: Duration = Duration::from_millis(1);
 
-    /// How often a countdown of the limit is checked, and when it ends, if each check is late by so
-    /// much.
+    /// How often a countdown of the limit is checked, and when it ends, if each check comes `late`.
     fn checks_and_end(late: Duration) -> (u32, Duration) {
         let begin = Instant::now();
         let mut countdown = Countdown::new(begin, LIMIT);

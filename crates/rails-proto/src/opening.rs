@@ -81,7 +81,7 @@ impl Calls {
         wait
     }
 
-    /// The call to that address has failed. Further failures of it change nothing.
+    /// Notes that the attempt at an address has failed. Further failures of it change nothing.
     pub fn failed(&mut self, index: usize) {
         for name in &mut self.names {
             if name.called.remove(&index) {
@@ -115,13 +115,13 @@ impl Awaited {
         Self { lanes: (0..names.len()).collect(), names, reached: BTreeSet::new() }
     }
 
-    /// That lane is up.
+    /// Notes that a lane is up.
     pub fn up(&mut self, lane: usize) {
         self.lanes.remove(&lane);
         self.reached.insert(self.names[lane]);
     }
 
-    /// That lane has failed for the first time.
+    /// Notes the first failure of a lane.
     pub fn failed(&mut self, lane: usize) {
         self.lanes.remove(&lane);
     }
@@ -165,14 +165,14 @@ pub enum Turn {
 impl Race {
     /// RFC 8305's "Connection Attempt Delay", for few lanes.
     pub const DELAY: Duration = Duration::from_millis(250);
-    /// The last lane of a stream begins at most so long after the first. For the most lanes, the
-    /// delay is 16 ms.
+    /// The longest time from the beginning of the first lane of a stream to that of the last. For
+    /// the most lanes, the delay is 16 ms.
     pub const SPREAD: Duration = Duration::from_secs(1);
     /// RFC 8305's "Minimum Connection Attempt Delay", also for more addresses than a stream has
     /// lanes.
     const MIN_DELAY: Duration = Duration::from_millis(10);
 
-    /// Creates a race of that many lanes.
+    /// Creates a race of `lanes` lanes.
     pub fn new(lanes: usize) -> Self {
         Self { delay: Self::delay(lanes), trying: 0, latest: None }
     }

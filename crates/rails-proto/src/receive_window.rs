@@ -49,12 +49,12 @@ impl ReceiveWindow {
         self.read = offset;
     }
 
-    /// So many new bytes have arrived.
+    /// Counts new bytes that have arrived.
     pub(crate) fn add_arrived(&mut self, bytes: u64) {
         self.arrived += bytes;
     }
 
-    /// So many bytes have arrived again.
+    /// Counts bytes that have arrived again.
     pub(crate) fn add_duplicated(&mut self, bytes: u64) {
         self.duplicated += bytes;
     }

@@ -77,7 +77,7 @@ pub enum Form {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageViolation {
-    /// A packet cannot hold so many messages, or does not hold them.
+    /// A packet cannot hold its stated number of messages, or does not hold them.
     #[error("a packet of {length} bytes that does not hold the stated {count} messages")]
     Packet {
         /// The packet's length in bytes.

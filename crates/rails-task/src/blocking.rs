@@ -12,14 +12,14 @@ use std::{
     time::Duration,
 };
 
-/// The threads that block, one for each task that waits for its event, and one that waits for the
-/// next such task. That one starts its successor, so that all are of the class and on the CPUs of
-/// the thread that started the first. Dropping this ends the tasks that wait for their events, and
-/// then the threads.
+/// The threads that block: one for each task that waits for its event, and an idle one that waits
+/// for the next such task. The idle thread starts its successor, so that all have the scheduling
+/// class and the CPUs of the thread that started the first. Dropping them ends the tasks that wait,
+/// and then the threads.
 #[derive(Debug)]
 pub(crate) struct Blockers(Arc<Pool>);
 
-/// The part of the threads, which goes when they have ended.
+/// The part that the threads share, which the last of them drops.
 #[derive(Debug)]
 struct Pool {
     /// The queues of the tasks.

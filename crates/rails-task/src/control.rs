@@ -1,4 +1,4 @@
-//! The work of the threads of triggers, and their control.
+//! The loops of threads that do nothing but run tasks, and their control.
 
 use super::{
     budget::Budget,
@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Tells the thread what to do.
+/// Switches a thread on and off, limits its CPU time, and ends it.
 #[derive(Debug)]
 pub(crate) struct Control {
     is_over: AtomicBool,
@@ -20,7 +20,7 @@ pub(crate) struct Control {
     share: AtomicU64,
 }
 
-/// The thread itself.
+/// The loop of one such thread.
 pub(crate) struct Triggered {
     runner: Runner,
     control: Arc<Control>,
@@ -41,7 +41,7 @@ impl Control {
         self.is_enabled.load(Relaxed)
     }
 
-    /// The thread is to end.
+    /// Has the thread end.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Relaxed);
     }

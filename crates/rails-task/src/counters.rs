@@ -1,5 +1,5 @@
-//! Counters of queues. Each thread has its own for the queues on its way, so that a run writes to
-//! no shared line.
+//! Counters of queues. Each thread has its own for the queues that it looks into, so that a run
+//! writes to no cache line that threads share.
 
 use super::sync::{AtomicU64, Relaxed};
 use std::time::Duration;
@@ -52,14 +52,14 @@ impl Counters {
         add(&self.missed, 1);
     }
 
-    /// A task has waited for so many nanoseconds.
+    /// Adds the time that a task has waited.
     pub(crate) fn add_wait(&self, nanoseconds: u64) {
         add(&self.waited, nanoseconds);
         self.longest_wait.store(self.longest_wait.load(Relaxed).max(nanoseconds), Relaxed);
     }
 
-    /// Adds these to the counters of a queue. `is_here` says whether the thread is one of the
-    /// queue's object.
+    /// Adds these counts to the statistics of a queue. `is_here` says whether the thread is one of
+    /// the queue's object.
     pub(crate) fn add_to(&self, stats: &mut QueueStats, is_here: bool) {
         let runs = if is_here { &mut stats.run_here } else { &mut stats.run_below };
         *runs += self.runs.load(Relaxed);

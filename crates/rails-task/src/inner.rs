@@ -35,11 +35,11 @@ pub(crate) struct Inner {
     due: AtomicU64,
     /// The time since which the task polls, or [`NEVER`].
     polls_since: AtomicU64,
-    /// Whether the queue of the task's home knows that it polls.
+    /// Whether the queue of the task's home lists it as one that polls.
     is_listed: AtomicBool,
 }
 
-/// No time.
+/// Stands for "no time".
 const NEVER: u64 = u64::MAX;
 
 /// The result of a task's run.
@@ -129,7 +129,7 @@ impl Inner {
         })
     }
 
-    /// Whether the task has polled in vain for so long that it is to block.
+    /// Whether the task has polled in vain long enough to block.
     pub(crate) fn is_to_block(&self, clock: impl Fn() -> u64) -> bool {
         self.options.blocking.as_ref().is_some_and(|blocking| {
             let now = clock();
@@ -139,15 +139,15 @@ impl Inner {
         })
     }
 
-    /// Forgets since when the task polls. Returns whether its home's queue is to forget that it
-    /// polls.
+    /// Ends a time of polling. Returns whether the queue of the task's home lists it, and has to
+    /// drop it from the list.
     #[inline]
     pub(crate) fn end_polling(&self) -> bool {
         self.polls_since.store(NEVER, Relaxed);
         self.is_listed.load(Relaxed) && self.is_listed.swap(false, Relaxed)
     }
 
-    /// The task polls. Returns whether its home's queue does not know so.
+    /// Notes that the task polls. Returns whether the queue of its home has to list it.
     pub(crate) fn begin_polling(&self) -> bool {
         !self.is_listed.load(Relaxed) && !self.is_listed.swap(true, Relaxed)
     }
@@ -207,7 +207,7 @@ impl fmt::Debug for Inner {
     }
 }
 
-/// A time in nanoseconds: hundreds of years are as good as for ever.
+/// A duration in nanoseconds, of hundreds of years at most.
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -26,7 +26,7 @@ impl Load {
         Self { start: now, since, is_asleep, awake, asleep, was_busy }
     }
 
-    /// The thread falls asleep, or wakes.
+    /// Notes that the thread falls asleep, or wakes.
     pub(crate) fn change(&self, is_asleep: bool, now: Instant) {
         let now = self.nanoseconds(now);
         let time = now.saturating_sub(self.since.swap(now, Relaxed));
@@ -55,14 +55,15 @@ impl Load {
     }
 }
 
-/// Long beside a timer's lateness, and short beside the queue of a path.
+/// The period is long beside the lateness of a timer, and short beside the queue of a network path.
 const PERIOD: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The load after so many rounds of microseconds awake and asleep, at the end of a time awake.
+    /// Whether a thread is busy that is awake for half of `awake` microseconds after `rounds`
+    /// rounds of `awake` microseconds awake and `asleep` microseconds asleep.
     fn is_busy(rounds: u32, awake: u64, asleep: u64) -> bool {
         let mut now = Instant::now();
         let load = Load::new(now);

@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-/// A machine of that description without the CPUs that are offline. One at least stays.
+/// The described machine without the `offline` CPUs, of which one at least stays.
 fn machine(description: &str, offline: &[Index]) -> Topology {
     let all = Topology::synthetic(description, Vec::new()).unwrap();
     let cpus: Vec<CpuId> = all.online_cpus().iter().collect();

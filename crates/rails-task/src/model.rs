@@ -95,7 +95,7 @@ impl Machine {
         thread::spawn(move || machine.pass())
     }
 
-    /// Runs tasks until so many runs are done, and sleeps in between.
+    /// Runs tasks until `runs` runs are done, and sleeps in between.
     fn run_until(&self, runs: u32) {
         while *self.runs.lock().unwrap() < runs {
             let seen = self.pass();

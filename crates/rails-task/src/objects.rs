@@ -3,7 +3,7 @@
 use rails_topo::{CacheKind, CpuId, CpuSet, Topology};
 use std::fmt;
 
-/// An object of the machine that has a queue: the number of its place in [`Objects`].
+/// The number of an object in [`Objects`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub(crate) usize);
 

@@ -25,9 +25,9 @@ pub(crate) struct Queue {
     /// The number of `others` that have a deadline.
     dated_count: AtomicUsize,
     room: usize,
-    /// Counts the tasks that were put into the queue, but for those that poll.
+    /// Counts the tasks put into the queue, apart from those that poll.
     pub(crate) news: News,
-    /// The threads that sleep and whose way leads through this queue, but for the timers.
+    /// The sleeping threads that look into this queue, apart from timers.
     pub(crate) sleepers: Sleepers,
     /// The timers that sleep.
     pub(crate) timers: Sleepers,
@@ -35,7 +35,7 @@ pub(crate) struct Queue {
     pub(crate) put_back: AtomicU64,
     /// Counts the tasks that poll, and were left by a thread that may not come back.
     pub(crate) polling_news: News,
-    /// The tasks at home here that poll.
+    /// The tasks that poll, of those whose home this is.
     polling: Mutex<Vec<Arc<Inner>>>,
     /// The counters of the threads that run tasks no more.
     pub(crate) counted: Mutex<QueueStats>,
@@ -183,17 +183,17 @@ impl Queue {
         others.iter().flatten().filter(|inner| is_allowed(inner)).filter_map(|inner| inner.due()).min()
     }
 
-    /// A task at home here polls from now on.
+    /// Lists a task, whose home this is, as one that polls.
     pub(crate) fn add_polling(&self, inner: &Arc<Inner>) {
         self.polling().push(Arc::clone(inner));
     }
 
-    /// A task at home here polls no more.
+    /// Drops a task, whose home this is, from the list of those that poll.
     pub(crate) fn remove_polling(&self, inner: &Arc<Inner>) {
         self.polling().retain(|other| !Arc::ptr_eq(other, inner));
     }
 
-    /// Whether an allowed task polls that is at home here.
+    /// Whether the list has an allowed task that polls.
     pub(crate) fn has_polling(&self, is_allowed: impl Fn(&Inner) -> bool) -> bool {
         self.polling().iter().any(|inner| inner.state.is_active() && is_allowed(inner))
     }

@@ -79,8 +79,8 @@ impl Queues {
         self.put_back(inner);
     }
 
-    /// Queues a task again that was held back or has waited for its event: there is always room for
-    /// it.
+    /// Puts a task back into its queue that was held back or has waited for its event: there is
+    /// always room for it.
     pub(crate) fn put_back(&self, inner: &Arc<Inner>) {
         let object = self.push_always(inner);
         self.queue(object).put_back.fetch_add(1, Relaxed);
@@ -89,8 +89,9 @@ impl Queues {
         let _ = self.end_if_closed(inner);
     }
 
-    /// Queues a task again that polls, for the first time or not. A worker goes on with it; if
-    /// another thread leaves it, a worker is woken.
+    /// Puts a polling task back into its queue. A worker goes on with a task that it has run
+    /// itself; if another thread has run it, this wakes a worker. `is_first` says whether the task
+    /// begins to poll.
     pub(crate) fn put_back_polling(&self, inner: &Arc<Inner>, is_by_worker: bool, is_first: bool) {
         let object = self.push_always(inner);
         // The thread that closes the queues finds the task, or this one ends it.
@@ -107,7 +108,7 @@ impl Queues {
         let _ = self.end_if_closed(inner);
     }
 
-    /// A task polls no more.
+    /// Notes that a task polls no more.
     #[inline]
     pub(crate) fn end_polling(&self, inner: &Arc<Inner>) {
         if inner.end_polling() {
@@ -115,12 +116,12 @@ impl Queues {
         }
     }
 
-    /// A thread runs tasks from now on.
+    /// Adds a thread that runs tasks.
     pub(crate) fn add_runner(&self, runner: Arc<Sleeper>) {
         self.runners.write().unwrap_or_else(PoisonError::into_inner).push(runner);
     }
 
-    /// A thread runs tasks no more. The queues keep its counters.
+    /// Removes a thread that runs tasks no more. The queues keep its counters.
     pub(crate) fn remove_runner(&self, runner: &Arc<Sleeper>) {
         let mut runners = self.runners.write().unwrap_or_else(PoisonError::into_inner);
         runners.retain(|other| !Arc::ptr_eq(other, runner));
@@ -173,8 +174,8 @@ impl Queues {
         }
     }
 
-    /// A task was put into the queue of an object: the nearest thread that sleeps and may run it is
-    /// woken.
+    /// Wakes the nearest sleeping thread that may run a task, which was put into the queue of an
+    /// object.
     #[inline]
     fn announce(&self, inner: &Inner, object: ObjectId, near: ObjectId) {
         self.queue(object).news.add();
@@ -187,7 +188,7 @@ impl Queues {
         }
     }
 
-    /// A task may be due at a time.
+    /// Wakes a timer that sleeps and may run a task with a deadline, or one that polls.
     fn tell_timer(&self, inner: &Inner) {
         if self.queue(inner.home).timers.are_there() {
             self.wake(inner, inner.home, |trigger| trigger == Trigger::Timer);
@@ -221,8 +222,8 @@ impl Queues {
         })
     }
 
-    /// A task that came while the queues were closed may have come behind the others, which were
-    /// cancelled.
+    /// Cancels a task that came while the queues were closed: it may have missed the cancelling of
+    /// the others.
     #[inline]
     fn end_if_closed(&self, inner: &Arc<Inner>) -> Result<(), SubmitError> {
         // The flag is in one order with the news.

@@ -18,15 +18,15 @@ use rails_bind::{Property, Unheld};
 use rails_topo::CpuSet;
 use std::{cell::Cell, marker::PhantomData, sync::Arc, time::Duration};
 
-/// The calling thread as one that runs tasks: those of the smallest object that covers the thread's
-/// CPUs, and of the objects around it. It never runs one that is not allowed on each of the
+/// Makes the thread that owns it run tasks: those of the smallest object that covers the thread's
+/// CPUs, and of the objects around that one. A task runs only if it is allowed on each of the
 /// thread's CPUs.
 #[derive(Debug)]
 pub struct Runner {
     queues: Arc<Queues>,
     blockers: Arc<Blockers>,
     sleeper: Arc<Sleeper>,
-    /// The news of the queues on the thread's way that the last pass has seen.
+    /// The news of the thread's queues that the last pass has seen.
     seen: Vec<Cell<[u64; 2]>>,
     /// Whether the queues' end has kept the thread from sleeping.
     has_seen_end: Cell<bool>,
@@ -51,8 +51,8 @@ impl TaskQueues {
     /// comes.
     ///
     /// The thread has to stay on its CPUs as long as it runs tasks: bind it before
-    /// ([`rails_bind::thread::bind_current`]). One whose CPUs the system does not tell may be on
-    /// any CPU of the machine, and runs only tasks that are allowed everywhere.
+    /// ([`rails_bind::thread::bind_current`]). A thread whose CPUs cannot be read may be on any CPU
+    /// of the machine, and runs only tasks that are allowed everywhere.
     ///
     /// # Errors
     /// [`AttachError`].
@@ -61,10 +61,10 @@ impl TaskQueues {
         self.attach_with(move || thread.unpark())
     }
 
-    /// As [`attach`](Self::attach), for a thread that sleeps in a place of its own, as in the
-    /// runtime's: `wake` ends a sleep there, or the next one if it has not begun. `wake` may
-    /// not call these queues, which are locked meanwhile. [`Runner::begin_sleep`] has to say
-    /// that the thread may sleep.
+    /// As [`attach`](Self::attach), for a thread that sleeps elsewhere than in [`Runner::sleep`],
+    /// such as in an async runtime: `wake` ends a sleep there, or the next one if it has not begun.
+    /// `wake` may not call these queues, which are locked meanwhile. [`Runner::begin_sleep`] has to
+    /// say that the thread may sleep.
     ///
     /// # Errors
     /// [`AttachError`].
@@ -76,7 +76,7 @@ impl TaskQueues {
         self.attach_as(Trigger::Caller, cpus, Box::new(wake))
     }
 
-    /// The calling thread, which may run on these CPUs, as one that only runs tasks.
+    /// As [`attach`](Self::attach), for a thread on these CPUs that does nothing but run tasks.
     pub(crate) fn attach_trigger(&self, trigger: Trigger, cpus: CpuSet) -> Result<Runner, AttachError> {
         let thread = thread::current();
         self.attach_as(trigger, cpus, Box::new(move || thread.unpark()))
@@ -209,7 +209,7 @@ impl Runner {
         self.queues.until(instant)
     }
 
-    /// Hands the wake-ups that this thread got, and has not heeded, to the others.
+    /// Passes the wake-ups that this thread got, and has not followed, on to other threads.
     pub(crate) fn pass_on_wakes(&self) {
         self.end_sleep();
         fence(SeqCst);
@@ -235,7 +235,7 @@ impl Runner {
         self.queues.is_closed()
     }
 
-    /// The news of a queue that keep this thread from sleeping.
+    /// The news of a queue that keep this thread awake.
     #[inline]
     fn news(&self, queue: &Queue) -> [u64; 2] {
         let is_idle = self.sleeper.trigger == Trigger::Idle;
@@ -276,7 +276,7 @@ impl Runner {
         }
     }
 
-    /// A task has run, and wants to run again.
+    /// Handles a task that has run, and is to run again.
     fn poll_again(&self, inner: &Arc<Inner>, pass: &mut Pass) {
         if inner.is_to_block(|| self.queues.now()) {
             self.queues.end_polling(inner);
@@ -299,7 +299,7 @@ impl Runner {
         }
     }
 
-    /// A run has ended.
+    /// Handles the end of a run.
     #[inline]
     fn go_on(&self, inner: &Arc<Inner>, end: End) {
         match end {
@@ -316,7 +316,7 @@ fn is_bound_again(cpus: &CpuSet) -> bool {
     rails_bind::thread::bind_current(cpus).map(|guard| guard.keep()).is_ok() && is_on(cpus)
 }
 
-/// The time between two looks for CPUs that are offline.
+/// How often a displaced thread checks whether its CPUs are back.
 const ASTRAY: Duration = Duration::from_millis(100);
 
 impl Drop for Runner {

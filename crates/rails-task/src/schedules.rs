@@ -20,7 +20,7 @@ mod sync {
     pub(super) mod thread {
         pub(in super::super) use shuttle::thread::*;
 
-        /// shuttle has no time: the timeout is over at once.
+        /// shuttle has no clock: the timeout is over at once.
         pub(in super::super) fn park_timeout(_: std::time::Duration) {
             yield_now();
         }
@@ -29,7 +29,7 @@ mod sync {
     /// shuttle runs one thread at a time, and has one order of all accesses.
     pub(super) fn order_accesses() {}
 
-    /// The machine is a described one.
+    /// A described machine has no CPU to run on: every thread is in its place.
     pub(super) fn is_on(_: &rails_topo::CpuSet) -> bool {
         true
     }
@@ -125,7 +125,7 @@ impl Machine {
         (control, handle)
     }
 
-    /// A task whose run has a `step` as its result.
+    /// A task whose runs return the result of `step`.
     fn task(&self, cpus: &str, options: TaskOptions, step: impl Fn() -> Step + Send + Sync + 'static) -> Watched {
         let (runs, threads) = (Arc::new(AtomicUsize::new(0)), Arc::<Mutex<Vec<_>>>::default());
         let (counted, noted, is_running) = (Arc::clone(&runs), Arc::clone(&threads), AtomicBool::new(false));

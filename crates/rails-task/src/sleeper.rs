@@ -28,7 +28,7 @@ pub(crate) enum Trigger {
     Caller,
     /// The thread's CPU is idle: the thread goes on with tasks that poll.
     Idle,
-    /// A time has come: tasks that poll and deadlines alone decide when.
+    /// A timer has fired: tasks that poll and deadlines alone decide when.
     Timer,
 }
 
@@ -53,13 +53,13 @@ impl Sleeper {
         inner.allows(&self.cpus)
     }
 
-    /// The thread falls asleep unless there are news. Returns whether it may. `queues` are those of
-    /// all objects.
+    /// Marks the thread as asleep unless there are news. Returns whether it may sleep. `queues` are
+    /// those of all objects.
     pub(crate) fn fall_asleep(&self, queues: &[Queue], has_news: impl FnOnce() -> bool) -> bool {
         self.asleep.fall(self.counts(queues), has_news)
     }
 
-    /// The thread is awake. Returns whether no submitter has woken it.
+    /// Marks the thread as awake. Returns whether no submitter has done so.
     pub(crate) fn end_sleep(&self, queues: &[Queue]) -> bool {
         self.asleep.wake(self.counts(queues))
     }

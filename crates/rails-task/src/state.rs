@@ -58,7 +58,7 @@ impl State {
         Self(AtomicU8::new(0))
     }
 
-    /// A task that waits for its event does so no more.
+    /// Submits the task. One that waits for its event waits no more.
     #[inline]
     pub(crate) fn submit(&self) -> Submit {
         self.change(|state| match state {
@@ -69,7 +69,7 @@ impl State {
         })
     }
 
-    /// No queue had room.
+    /// Takes a submission back: no queue had room.
     pub(crate) fn refuse(&self) {
         self.change(|state| (state & !QUEUED, ()));
     }
@@ -108,7 +108,7 @@ impl State {
         })
     }
 
-    /// The task's event has come. Returns whether the task goes into a queue.
+    /// Ends the wait for the task's event. Returns whether the task goes into a queue.
     pub(crate) fn resume(&self) -> bool {
         self.change(|state| match state {
             _ if state & BLOCKED != 0 && state & CANCELLED == 0 => (state & !BLOCKED | QUEUED, true),
@@ -154,7 +154,7 @@ impl State {
         state & (QUEUED | RUNNING) != 0 && state & CANCELLED == 0
     }
 
-    /// A thread waits for the end of the task, if it is pending. Returns whether it is.
+    /// Has a thread wait for the end of the task, if that is pending. Returns whether it is.
     pub(crate) fn await_end(&self) -> bool {
         self.change(|state| if is_pending(state) { (state | AWAITED, true) } else { (state, false) })
     }
@@ -183,7 +183,7 @@ impl State {
     }
 }
 
-/// A cancelled task that is in a queue still is over for its owner.
+/// Whether the task is pending. A cancelled task is not, even while a queue still holds it.
 fn is_pending(state: u8) -> bool {
     state & RUNNING != 0 || state & (QUEUED | HELD | BLOCKED) != 0 && state & CANCELLED == 0
 }

@@ -1,5 +1,5 @@
-//! The primitives of the state machines, and the thread's place: the standard library's, for which
-//! the models put loom's and shuttle's.
+//! The primitives of the state machines: the standard library's, which the models replace by loom's
+//! and shuttle's. And the check where a thread runs.
 
 pub(crate) use std::{
     sync::{

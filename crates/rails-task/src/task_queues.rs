@@ -1,4 +1,4 @@
-//! The queues of a machine, as those who make tasks and run them see them.
+//! The public handle of a machine's queues.
 
 use super::{
     blocking::Blockers,
@@ -31,7 +31,8 @@ pub struct TaskQueuesBuilder {
 }
 
 impl TaskQueues {
-    /// The queues of a machine, each with room for so many tasks of each priority: one at least.
+    /// Queues for a machine, each with `room` for that number of tasks of each priority: one at
+    /// least.
     pub fn new(topology: &Topology, room: usize) -> Self {
         Self::builder().room(room).build(topology)
     }

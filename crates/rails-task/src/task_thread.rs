@@ -19,8 +19,8 @@ use std::{
     time::Duration,
 };
 
-/// A thread of its own that runs the tasks of an object and of those around it, bound to the
-/// object's CPUs. Dropping it ends it, after the task that it runs.
+/// A thread that does nothing but run the tasks of an object and of those around it, bound to the
+/// object's CPUs. Dropping the handle ends the thread, after the task that it runs.
 #[derive(Debug)]
 pub struct TaskThread {
     object: ObjectId,
@@ -104,8 +104,8 @@ impl TaskThread {
         self.object
     }
 
-    /// Switches the thread on or off. Switched off it runs no task, after the one that it runs, and
-    /// uses no CPU; tasks wait for other threads. Default: on.
+    /// Switches the thread on or off. A thread that is off finishes the task that it runs, runs no
+    /// other, and uses no CPU; tasks wait for other threads. Default: on.
     pub fn set_enabled(&self, is_enabled: bool) {
         self.control.enable(is_enabled);
         self.unpark();

@@ -16,7 +16,7 @@ pub(crate) struct Sleepers(AtomicUsize);
 pub(crate) struct Asleep(AtomicBool);
 
 impl News {
-    /// A task was put into the queue.
+    /// Notes that a task was put into the queue.
     #[inline]
     pub(crate) fn add(&self) {
         self.0.fetch_add(1, SeqCst);
@@ -30,7 +30,7 @@ impl News {
 }
 
 impl Sleepers {
-    /// Whether a thread may sleep that does not know of the [`News`] that were added before.
+    /// Whether a thread that does not know of the [`News`] added before may be asleep.
     #[inline]
     pub(crate) fn are_there(&self) -> bool {
         order_accesses();
@@ -39,8 +39,8 @@ impl Sleepers {
 }
 
 impl Asleep {
-    /// The thread falls asleep, unless there are news that it does not know. Returns whether it
-    /// may. The thread is counted among the sleepers of each queue whose news it wants.
+    /// Marks the thread as asleep, unless there are news that it does not know. Returns whether it
+    /// may sleep. The thread is counted among the sleepers of each queue whose news it wants.
     pub(crate) fn fall<'a>(
         &self,
         sleepers: impl Iterator<Item = &'a Sleepers> + Clone,
@@ -62,8 +62,8 @@ impl Asleep {
         self.0.load(SeqCst)
     }
 
-    /// The thread sleeps no more, or the caller is to wake it. Returns whether it slept: one caller
-    /// alone wakes it.
+    /// Marks the thread as awake. Returns whether it slept: then this caller, and no other, wakes
+    /// it.
     pub(crate) fn wake<'a>(&self, sleepers: impl Iterator<Item = &'a Sleepers>) -> bool {
         let slept = self.0.swap(false, SeqCst);
         if slept {

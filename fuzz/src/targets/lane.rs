@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// Reads once, at most so many bytes.
+    /// Reads once, at most `most` bytes.
     fn receive(&mut self, which: usize, most: usize) {
         let Lane { protocol, arrived, is_closed, .. } = &mut self.lanes[which];
         protocol.receive(self.now, &mut self.connection, |buffers| {

@@ -22,7 +22,8 @@ pub(super) struct Bursts {
     /// The segments that are to leave, the first of which may have left.
     burst: Vec<Segment>,
     left: usize,
-    /// The headers of segments that are not sealed, each with its check: so many of these bytes.
+    /// The headers of segments that are not sealed, each with its check, and the number of bytes of
+    /// both.
     heads: Vec<([u8; HEAD_LEN], usize)>,
     sealing: Option<Sealing>,
     /// The sealed bytes of the next segments, until the socket takes them: a packet is sealed once.
@@ -41,7 +42,7 @@ impl Bursts {
         self.sealing.as_ref().map(Sealing::stats).unwrap_or_default()
     }
 
-    /// Whether the socket has not taken all.
+    /// Whether segments wait because the socket has no room.
     pub(super) fn is_blocked(&self) -> bool {
         self.left < self.burst.len() || self.probe.is_some()
     }
@@ -73,8 +74,8 @@ impl Bursts {
             if sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
                 return false;
             }
-            // Segments of another error count as lost. A path that takes none at all is noticed by
-            // its silence.
+            // After any other error the segments count as lost. A path that takes none at all shows
+            // by its silence.
         }
         true
     }
@@ -225,7 +226,7 @@ impl Bursts {
         true
     }
 
-    /// The socket took bytes of `count` segments, or had an error.
+    /// Notes that the socket took bytes of `count` segments, or had an error.
     fn took(&mut self, count: usize, whole: usize, sent: &io::Result<usize>) {
         self.left += match sent {
             Ok(bytes) => bytes.div_ceil(whole).max(1),

@@ -1,5 +1,5 @@
 //! A connection as two runs of bytes: written bytes go out in messages, and the peer's messages are
-//! read one after the other. It waits by wakers, so that lanes and `AsyncRead` are made of it.
+//! read one after the other. It waits by wakers: lanes and `AsyncRead` are built on it.
 
 use super::{
     Connection,
@@ -33,11 +33,11 @@ pub(super) struct ByteStream {
 struct Reading {
     /// The bytes of messages that have been taken.
     blocks: VecDeque<BytesMut>,
-    /// The message that is taken next.
+    /// The number of the message that is read next.
     awaited: u32,
     /// The peer sends no more.
     is_over: bool,
-    /// Bytes are missing in between, for ever.
+    /// Bytes in between are lost for ever.
     is_broken: bool,
 }
 
@@ -107,7 +107,7 @@ impl ByteStream {
         outcome
     }
 
-    /// The peer reads zero bytes behind all that was written.
+    /// Ends the direction: the peer reads zero bytes behind all that was written.
     pub(super) fn finish(&self) {
         self.connection.finish();
     }

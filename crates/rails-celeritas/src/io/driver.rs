@@ -1,6 +1,5 @@
 //! The task that drives a connection: moves bytes between its sockets, its protocol and its
-//! callers' memory, and keeps the time. It decides nothing: [`Round`] has the order of what it
-//! does.
+//! callers' memory, and keeps the time. It decides nothing: [`Round`] has the order of its work.
 
 use super::{
     bursts::Bursts,
@@ -44,7 +43,7 @@ pub(super) struct Sockets {
     pub(super) hold_off: HoldOff,
 }
 
-/// The sockets, and the messages whose bytes leave.
+/// The [`Io`] of one round: the sockets, and the messages whose bytes leave.
 struct Moving<'a> {
     sockets: &'a mut Sockets,
     outgoing: &'a Outgoing,
@@ -187,7 +186,7 @@ impl Drop for ConnectionDriver {
 
 /// The most calls that receive before something else is done.
 const CALLS: usize = 16;
-/// When a driver looks for segments again, if the runtime cannot watch for them.
+/// How often a driver looks for segments, if the runtime cannot watch the socket.
 const UNWATCHED: Duration = Duration::from_millis(1);
 /// The most rounds before other tasks have their turn.
 const ROUNDS: usize = 8;

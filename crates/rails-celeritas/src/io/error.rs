@@ -22,7 +22,7 @@ pub enum OpenConnectionError {
     /// No connection can be accepted any more.
     #[error(transparent)]
     Accept(#[from] AcceptError),
-    /// The listener has told before why no connection can be accepted.
+    /// The listener has returned before the reason why no connection can be accepted.
     #[error("nothing listens on {address} any more")]
     Ended {
         /// The listener's address.
@@ -116,7 +116,7 @@ pub enum OpenConnectionError {
     /// The socket for segments could not be opened.
     #[error("no socket for segments")]
     Socket(#[from] UdpError),
-    /// The kernel gave no timer, or no random numbers.
+    /// The system gave no timer, or no random numbers.
     #[error("{what} cannot be had")]
     System {
         /// The thing.
@@ -179,9 +179,9 @@ pub enum CloseError {
         /// [`CeleritasOptions::close_timeout`](super::CeleritasOptions::close_timeout).
         limit: Duration,
     },
-    /// The peer has every message that it was to have, and the connection does not come to its end:
-    /// the peer does not end its own direction, sends nothing of the messages that are missing
-    /// of it, or reads no frames.
+    /// The peer has every message of this end, and the connection does not come to its end: the
+    /// peer does not end its own direction, sends no bytes of its messages that are missing here,
+    /// or reads no frames.
     #[error("for {limit:?} nothing new has come from {remote}, and the connection has not come to its end")]
     NotEnded {
         /// The peer's address.

@@ -9,7 +9,7 @@ pub(super) const GREETING_LEN: usize = 24;
 /// The version of the protocol: both ends have the same.
 pub(super) const VERSION: u16 = 2;
 
-/// The first words of an end.
+/// The first bytes of an end on the control channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Greeting {
     /// The token of the segments that the end takes.
@@ -52,7 +52,7 @@ impl Greeting {
         }
         let token = bytes[12..20].iter().fold(0, |token, byte| token << 8 | u64::from(*byte));
         let greeting = Self { token: Token(token), port: number(10), max_datagram: number(20) };
-        // A datagram that takes no payload, and a port that no socket has.
+        // Such a datagram takes no payload, and no socket has port 0.
         match greeting.port == 0 || greeting.max_datagram < 64 {
             true => Err(NoGreeting::Foreign),
             false => Ok(greeting),

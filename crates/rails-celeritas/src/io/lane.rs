@@ -23,7 +23,7 @@ use std::{
 /// Celeritas as a [`Transport`] of lanes: `celeritas://10.0.0.1:7575`.
 ///
 /// A lane is a connection that carries bytes. Submitted bytes go out in messages of at most 256
-/// KiB; 1 MiB may wait unsent, of which each message takes 512 bytes more than it has. Received
+/// KiB; 1 MiB may wait unsent, where each message counts 512 bytes more than its length. Received
 /// bytes are copied once, into the buffers of the stream.
 ///
 /// # Examples
@@ -53,7 +53,7 @@ struct CeleritasAcceptor {
 struct CeleritasLane(ByteStream);
 
 impl CeleritasTransport {
-    /// Lanes that are connections with these options, but for their local end.
+    /// Lanes that are connections with these options, apart from the local end.
     pub fn new(options: CeleritasOptions) -> Self {
         Self { options, paths: BTreeMap::new() }
     }

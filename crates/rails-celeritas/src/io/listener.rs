@@ -19,19 +19,20 @@ use tokio::{
 };
 
 /// Accepts the connections that peers open to one address. A task on the runtime where it was
-/// opened exchanges the greetings. Peers that do not greet, or cannot authenticate themselves, are
-/// its own business: it [counts](Self::turned_away) them, and tells of them with `tracing`.
+/// opened exchanges the greetings. A peer that does not greet, or cannot authenticate itself, is no
+/// error of [`accept`](Self::accept): the listener [counts](Self::turned_away) it, and logs it with
+/// `tracing`.
 ///
 /// At most 256 peers greet at a time, 64 of them of one IPv4 address or IPv6 network of 64 bits;
 /// each has 10 s. At a limit a silent peer makes room for the next ([`rails_proto::admission`]). At
 /// most 500 TLS handshakes begin in a second with strangers, as many with origins that have an open
 /// connection, and 125 with each origin.
 ///
-/// At most 64 peers that have greeted wait for [`accept`](Self::accept): until then they wait as
-/// for an end that is stopped, which their silence does not end. While so many wait, the listener
-/// takes no further ones: those that greet already come to the end of it, up to 256 more; the
-/// others are in the kernel's backlog. The listener serves these in their order once there is a
-/// call, unless they have given up before, as an end of this library does after 10 s.
+/// At most 64 peers that have greeted wait for [`accept`](Self::accept). Until then they treat this
+/// end as one that is stopped, for which they wait. While 64 wait, the listener takes no further
+/// ones: up to 256 that are greeting come to the end of it, and the others stay in the kernel's
+/// backlog. The listener serves these in their order once there is a call, unless they have given
+/// up before, as an end of this library does after 10 s.
 #[derive(Debug)]
 pub struct CeleritasListener {
     local: SocketAddr,
@@ -92,7 +93,8 @@ impl CeleritasListener {
         self.strangers.counts()
     }
 
-    /// The next peer that has greeted, or why there is none any more; `None` after that.
+    /// Waits for the next peer that has greeted, or the error that ends the listener; `None` after
+    /// that.
     pub(super) fn poll_greeted(
         &mut self,
         context: &mut Context<'_>,
@@ -157,8 +159,8 @@ async fn accept_all(
     }
 }
 
-/// The next connection, once few others wait for their tasks: the listener would displace peers
-/// whose words no task has read yet.
+/// Accepts the next connection, once few others wait for their tasks: a faster listener would
+/// displace peers whose bytes no task has read yet.
 async fn next_lane(
     acceptor: &TcpAcceptor,
     unread: &Arc<Semaphore>,
@@ -171,7 +173,7 @@ async fn next_lane(
 struct Answering {
     options: CeleritasOptions,
     place: Place,
-    /// The word that the peer has to make room.
+    /// Resolves when the peer has to make room for another.
     told: oneshot::Receiver<()>,
     unread: Option<OwnedSemaphorePermit>,
 }
@@ -181,7 +183,7 @@ impl Answering {
     async fn answer(self, lane: TcpLane) -> Result<Greeted, Option<OpenConnectionError>> {
         let Self { options, place, told, unread } = self;
         let (remote, control) = (lane.peer_addr(), lane.into_stream());
-        // A runtime knows what has arrived at a socket once it has looked for events.
+        // A runtime knows of arrivals at a socket once it has looked for events.
         let _ = timeout(PAUSE, control.writable()).await;
         drop(unread);
         tokio::select! {

@@ -100,7 +100,7 @@ pub(super) fn keep(bytes: Bytes) -> Bytes {
     Bytes::from_owner(Foreign(bytes))
 }
 
-/// Says that foreign code begins here.
+/// Asserts that foreign code may run here.
 ///
 /// # Panics
 /// In builds with debug assertions, if this thread holds a lock.
@@ -118,7 +118,7 @@ pub(super) fn wake_caught(waker: Waker) {
     call_caught("the waker of a caller", || waker.wake());
 }
 
-/// Calls foreign code, whose panic is its owner's affair.
+/// Calls foreign code, and catches its panic, which is an error in the log.
 pub(super) fn call_caught(who: &str, call: impl FnOnce()) {
     leave_to_others();
     if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {

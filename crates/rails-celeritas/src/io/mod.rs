@@ -73,8 +73,8 @@ pub struct Connection {
     _familiar: Option<Familiar>,
 }
 
-/// A message on its way. It is a future of its arrival: `Ok` says that all of it is in the peer's
-/// memory, and any other end is an error. It is cancel safe: dropping it does not stop the message.
+/// A message on its way, and a future of its arrival: `Ok` says that all of it is in the peer's
+/// memory, and any other outcome is an error. Dropping it does not stop the message.
 #[derive(Debug)]
 #[must_use = "the message goes on its way, and its outcome is not known without this"]
 pub struct Sending {
@@ -91,7 +91,7 @@ pub struct ConnectionStats {
     pub sender: SenderStats,
     /// The receiving half.
     pub receiver: ReceiverStats,
-    /// Where received segments landed.
+    /// The places where received segments landed.
     pub scatter: ScatterStats,
     /// The work of other cores.
     pub helpers: HelperStats,
@@ -126,10 +126,10 @@ impl Connection {
         self.send_in_turn(blocks, None).await
     }
 
-    /// Sends a message that is worth something for that long alone, as a frame of video: it is
-    /// given up as a whole if it has not arrived by then ([`SendError::Expired`]), and the peer
-    /// hears of it ([`ReceiveError::GivenUp`]). The time begins with the call; if all of it
-    /// passes without room, the message is not sent ([`SendError::Full`]).
+    /// Sends a message that is of use for a limited time, such as a frame of video. A message that
+    /// has not arrived within `time` is given up as a whole ([`SendError::Expired`]), and the peer
+    /// learns of it ([`ReceiveError::GivenUp`]). The time begins with the call; if all of it passes
+    /// without room, the message is not sent ([`SendError::Full`]).
     ///
     /// # Cancel safety
     /// As [`send`](Self::send).
@@ -341,12 +341,12 @@ type Submitted = (u32, oneshot::Receiver<Result<(), SendError>>);
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // The messages of an abandoned one are still delivered.
+        // An abandoned connection still delivers its messages.
         self.shared.change(|state| state.protocol.drop_at_once());
     }
 }
 
-/// A caller that waits for a message.
+/// A caller's turn to receive a message; dropping it leaves the message to the next caller.
 struct Turn<'a> {
     connection: &'a Connection,
     number: Option<u32>,

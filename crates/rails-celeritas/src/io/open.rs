@@ -38,7 +38,7 @@ use tokio::{
 /// A connection whose ends have greeted each other. No runtime drives it yet.
 pub(super) struct Greeted {
     segments: UdpSocket,
-    /// Where the peer takes segments.
+    /// The peer's address for segments.
     peer: SocketAddr,
     control: std::net::TcpStream,
     pub(super) local: SocketAddr,
@@ -71,8 +71,8 @@ impl CeleritasOptions {
         self.in_time(remote, opening).await?.start()
     }
 
-    /// Whether connections with these options can be opened by this end, which begins them or
-    /// answers.
+    /// Checks whether this end, which `begins` connections or answers, can open them with these
+    /// options.
     pub(super) fn check(&self, begins: bool) -> Result<(), OpenConnectionError> {
         if (self.controller)().rate().as_bits_per_second() == 0 {
             return Err(OpenConnectionError::NoRate);
@@ -81,8 +81,8 @@ impl CeleritasOptions {
     }
 
     /// The options of the control channel: an idle connection to a host that has gone ends too, as
-    /// late as one that is in use, and its segments pass wherever those of UDP do. No caller
-    /// has asked for either, so the channel does without where the system refuses.
+    /// late as one that is in use, and its segments pass wherever those of UDP do. No caller has
+    /// asked for either, so the channel does without them where the system refuses.
     pub(super) fn control(&self) -> TcpTransport {
         let most = DataSize::bytes(u64::from(MIN_MTU) - TCP_HEADERS);
         let silence = self.max_silence.max(MIN_CONTROL_SILENCE);
@@ -108,7 +108,7 @@ impl CeleritasOptions {
         timeout(limit, opening).await.unwrap_or(Err(OpenConnectionError::Silent { remote, limit }))
     }
 
-    /// Exchanges the greetings. The end that answers has a place for that.
+    /// Exchanges the greetings. `place` is the listener's, at the end that answers.
     async fn greet(
         &self,
         mut control: TcpStream,
@@ -137,7 +137,8 @@ impl CeleritasOptions {
             route.inspect_err(|error| tracing::debug!(%remote, %error, "the route of segments is unknown")).ok();
         let headers = if remote.is_ipv4() { 28 } else { 48 };
         let base = (MIN_MTU - headers) as u16;
-        // The kernel refuses what the interface does not take, and the path's MTU is probed anyway.
+        // The kernel refuses packets that the interface does not take, and the path's MTU is probed
+        // anyway.
         let interface = route.as_ref().and_then(|route| u16::try_from(route.max_payload.as_bytes()).ok());
         let interface = interface.unwrap_or(u16::MAX);
         if interface < base {
@@ -299,5 +300,5 @@ const FLOOR: u16 = 548;
 /// How long the control channel waits at least for a silent host: probes of TCP's keepalive ask it
 /// after 10 s, and twice more.
 const MIN_CONTROL_SILENCE: Duration = Duration::from_secs(25);
-/// Tells the accepting end that its greeting has come.
+/// The byte by which the connecting end says that the greeting of the other has come.
 const ANSWER: u8 = 0;

@@ -35,14 +35,14 @@ impl CeleritasOptions {
         Self::controller(move || Box::new(Fixed(rate)))
     }
 
-    /// Connections that have a part of this weight in a rate that others share too.
+    /// Connections that share a rate with others, each with a share of this weight.
     pub fn shared(rate: &SharedRate, weight: NonZeroU32) -> Self {
         let rate = rate.clone();
         Self::controller(move || Box::new(rate.part(weight)))
     }
 
-    /// Connections that look for the rate of the path, and make way for others: for a path whose
-    /// rate is not known, or is not this connection's alone.
+    /// Connections that search for the rate of the path, and make way for others: for a path whose
+    /// rate is unknown, or that others use too.
     pub fn adaptive(options: AdaptiveOptions) -> Self {
         Self::controller(move || Box::new(Adaptive::new(options)))
     }
@@ -81,10 +81,10 @@ impl CeleritasOptions {
         Self { max_message: size, ..self }
     }
 
-    /// The most bytes that this end has sent and not known to have arrived, of which each message
-    /// takes [512 more](crate::proto::sender::MESSAGE_COST) than it has. Default: 64 MiB, which
-    /// a path of 10 Gbit/s and 50 ms has under way. It takes about 40 bytes of memory for each
-    /// segment.
+    /// The most bytes that this end has sent and not known to have arrived, where each message
+    /// counts [512 more](crate::proto::sender::MESSAGE_COST) than its length. Default: 64 MiB,
+    /// which a path of 10 Gbit/s and 50 ms has under way. It takes about 40 bytes of memory for
+    /// each segment.
     ///
     /// A message is kept until all of it has arrived: behind the first that has begun, those that
     /// have begun have at most [four times](crate::proto::sender::MAX_KEPT) as many bytes, or
@@ -94,11 +94,11 @@ impl CeleritasOptions {
     }
 
     /// The most bytes of messages that wait to be sent before
-    /// [`Connection::send`](super::Connection::send) waits. Default: 16 MiB. Each message
-    /// counts [512 bytes more](crate::proto::sender::MESSAGE_COST) than it has, so that
-    /// many short ones take no more memory; blocks of few bytes take more than they count. A
-    /// message that is longer is taken alone. The connection keeps the messages that wait, and
-    /// those of which [sent bytes](Self::max_unacknowledged) may be missing.
+    /// [`Connection::send`](super::Connection::send) waits. Default: 16 MiB. Each message counts
+    /// [512 bytes more](crate::proto::sender::MESSAGE_COST) than its length, so that many short
+    /// ones take no more memory than this; only blocks of few bytes do. A message that is longer is
+    /// taken when no other waits. The connection keeps the messages that wait, and those of which
+    /// [sent bytes](Self::max_unacknowledged) may be missing.
     pub fn max_unsent(self, size: DataSize) -> Self {
         Self { max_unsent: size, ..self }
     }
@@ -123,13 +123,12 @@ impl CeleritasOptions {
         Self { depth: time, ..self }
     }
 
-    /// The time after which a path fails the connection on which nothing arrives, while segments
-    /// are under way. Default: [15 minutes](SILENCE_LIMIT), as TCP waits for a machine that is
-    /// silent, and never less than eight probe timeouts of the path. A path that has never
-    /// carried anything has at most 5 s. The time counts while both ends look: not
-    /// while the process of one is stopped or computes. As over TCP, a peer whose process is
-    /// stopped and whose host lives is waited for, and a peer whose host closes or resets the
-    /// control channel is not.
+    /// The time without an arrival after which the connection fails, while segments are under way.
+    /// Default: [15 minutes](SILENCE_LIMIT), as TCP waits for a machine that is silent, and never
+    /// less than eight probe timeouts of the path. A path that has never carried anything has at
+    /// most 5 s. The time counts while both ends look: not while the process of one is stopped or
+    /// computes. As over TCP, a peer whose process is stopped and whose host lives is waited for,
+    /// and a peer whose host closes or resets the control channel is not.
     pub fn max_silence(self, time: Duration) -> Self {
         Self { max_silence: time, ..self }
     }

@@ -1,4 +1,4 @@
-//! The peers that greet a listener: which of them keep their places, and how many were turned away.
+//! The peers that greet a listener: their places, and the counts of those that were turned away.
 
 use super::OpenConnectionError;
 use rails_net::Repeated;
@@ -24,21 +24,21 @@ pub(super) struct Places {
     open: Mutex<HashMap<Origin, usize>>,
 }
 
-/// The place of one greeting, until this is dropped.
+/// The place of one greeting, held until dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Arc<Places>,
     id: HandshakeId,
 }
 
-/// A connection of a listener, which is open until this is dropped.
+/// Counts as an open connection of a listener until dropped: its origin is no stranger.
 #[derive(Debug)]
 pub(super) struct Familiar {
     places: Arc<Places>,
     origin: Origin,
 }
 
-/// The peers that were turned away, and what the log tells of them.
+/// Counts the peers that were turned away, and logs them.
 #[derive(Debug, Default)]
 pub(super) struct Strangers {
     counts: Mutex<TurnedAway>,
@@ -127,7 +127,7 @@ impl Place {
         rate.begin(Instant::now(), peer, is_familiar)
     }
 
-    /// The peer has a connection from now on.
+    /// Opens a connection of the peer, for as long as the result lives.
     pub(super) fn open(&self, peer: IpAddr) -> Familiar {
         let origin = Origin::of(peer);
         *self.places.open().entry(origin).or_default() += 1;

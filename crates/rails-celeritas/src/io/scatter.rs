@@ -2,9 +2,9 @@
 //!
 //! A train of segments is received into a list of buffers, `[header, payload]` for each. The
 //! payloads are the places of the bytes that come next. Where segments come singly, one call
-//! receives several, each into a list of its own. If a segment is another one, because one was lost
-//! or is sent again, then its payload is copied to its place. The kernel writes before the driver
-//! has read a header, so the buffers are always places of missing bytes by the receiver's own
+//! receives several, each into a list of its own. If another segment comes, because one was lost or
+//! is sent again, then its payload is copied to its place. The kernel writes before the driver has
+//! read a header, so the buffers are always places of missing bytes by the receiver's own
 //! knowledge. A datagram that is none of the connection's leaves them missing.
 
 use super::{ahead::HelperStats, sealing::Opening};
@@ -121,7 +121,8 @@ impl Offered {
 }
 
 impl Scatter {
-    /// Sealed segments, if there is an opener, are opened by helpers perhaps.
+    /// Creates the receiving side. Segments are sealed if there is an opener; helpers may open
+    /// them.
     pub(super) fn new(
         token: Token,
         peer: PeerAddress,
@@ -304,7 +305,8 @@ impl Scatter {
         true
     }
 
-    /// Whether a packet of the connection has not come before. Then the peer is where it came from.
+    /// Notes a packet of the connection, and the peer's address if it is the newest. Returns
+    /// whether the packet has not come before.
     fn is_new(&mut self, packet: u64, from: SocketAddr) -> bool {
         let is_new = self.seen.insert(packet);
         match is_new {
@@ -314,8 +316,8 @@ impl Scatter {
         is_new
     }
 
-    /// A datagram of the connection with so many bytes behind its header; `None` for one that is to
-    /// be dropped.
+    /// A datagram of the connection with `payload_len` bytes behind its header; `None` for one that
+    /// is to be dropped.
     fn expand(
         &mut self,
         header: Header,
@@ -499,7 +501,7 @@ impl Scatter {
         found.map(|(header, payload_len)| (header, self.moved.len() - payload_len..self.moved.len()))
     }
 
-    /// Tells the protocol of a segment.
+    /// Passes a segment's header to the protocol.
     fn handle(
         &mut self,
         now: Instant,
@@ -521,7 +523,8 @@ impl Scatter {
 }
 
 thread_local! {
-    /// Takes all bytes of a call for which there is no other place: so many for each of its trains. Nothing stays here.
+    /// The memory for the bytes of a call for which there is no other place, in equal parts for its trains. No bytes
+    /// stay here between calls.
     static RESTS: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 

@@ -27,8 +27,8 @@ pub(super) struct Seals {
     pub(super) segments: Option<PacketSeals>,
 }
 
-/// Whether an end that begins connections, or answers, can do so with this security, in a build
-/// that can seal or not.
+/// Checks whether an end that `begins` connections, or answers, can use this security, in a build
+/// that `can_seal` or not.
 pub(super) fn check(security: &Security, begins: bool, can_seal: bool) -> Result<(), OpenConnectionError> {
     let mode = security.mode();
     let credentials = if begins { security.initiator() } else { security.responder() };
@@ -40,7 +40,8 @@ pub(super) fn check(security: &Security, begins: bool, can_seal: bool) -> Result
     }
 }
 
-/// Runs the handshake, if the security asks for one. The end that answers has a place for that.
+/// Runs the handshake, if the security asks for one. `place` is the listener's, at the end that
+/// answers.
 pub(super) async fn handshake(
     control: &mut TcpStream,
     remote: SocketAddr,
@@ -138,7 +139,7 @@ impl Channel<'_> {
         self.control.write_all(&bytes).await.map_err(|source| self.broken(source))
     }
 
-    /// The peer's next message, of at most that many bytes behind its prefix.
+    /// The peer's next message, of at most `longest` bytes behind its prefix.
     async fn receive(&mut self, longest: usize) -> Result<Message, OpenConnectionError> {
         let mut prefix = [0; PREFIX_LEN];
         self.control.read_exact(&mut prefix).await.map_err(|source| self.broken(source))?;
@@ -176,7 +177,7 @@ impl Seals {
     }
 }
 
-/// The parameters of a stream, which this connection is not.
+/// The handshake carries the parameters of a stream; a connection does not use them.
 const PARAMETERS: TransportParameters = TransportParameters { longest_chunk: 1, window: 1 };
 
 #[cfg(test)]

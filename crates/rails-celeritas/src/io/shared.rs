@@ -17,7 +17,7 @@ use std::{
     task::{Poll, Waker},
 };
 
-/// A connection, as its driver and its callers share it.
+/// The state of a connection under its lock.
 #[derive(Debug)]
 pub(super) struct ConnectionShared(Lock<ConnectionState>);
 
@@ -27,7 +27,7 @@ pub(super) struct ConnectionState {
     pub(super) outgoing: Outgoing,
     /// The end of the connection; an error if messages are missing.
     pub(super) end: Option<Result<(), ConnectionError>>,
-    /// The bytes that the peer did not have when the caller that closes gave it up.
+    /// The bytes that the peer did not have when the closing caller stopped waiting for it.
     pub(super) not_closed: Option<u64>,
     pub(super) scatter: ScatterStats,
     pub(super) helpers: HelperStats,
@@ -54,7 +54,7 @@ impl ConnectionShared {
         self.0.lock()
     }
 
-    /// Tells the callers of news, after a change by the driver.
+    /// Wakes the callers that have news, after a change by the driver.
     pub(super) fn announce(mut state: Locked<'_, ConnectionState>) {
         let (woken, settled) = (state.take_woken(), state.outgoing.take_settled());
         let others = state.protocol.take_woken();
@@ -89,7 +89,7 @@ impl ConnectionShared {
     }
 }
 
-/// Tells callers of news. They may call back at once.
+/// Wakes callers that have news. They may call back at once.
 fn tell(settled: Vec<Settled>, woken: impl IntoIterator<Item = Waker>) {
     woken.into_iter().for_each(wake_caught);
     // Destructors of their bytes may take long.
@@ -108,7 +108,7 @@ impl ConnectionState {
         }
     }
 
-    /// Tells of the protocol's news.
+    /// Handles an event of the protocol.
     pub(super) fn tell(&mut self, event: Event, peer: SocketAddr) {
         match event {
             Event::Delivered { message } => self.outgoing.settle(message, Ok(())),
@@ -128,14 +128,14 @@ impl ConnectionState {
         }
     }
 
-    /// There is news of a message of the peer.
+    /// Wakes the caller that waits for a message of the peer.
     fn wake_receiver(&mut self, message: u32) {
         if self.protocol.has_outcome(message) {
             self.waiting.woken.extend(self.waiting.receivers.remove(&message));
         }
     }
 
-    /// There is news of all messages that the peer may send.
+    /// Wakes all callers that wait for messages of the peer.
     fn wake_receivers(&mut self) {
         let Waiting { receivers, woken, .. } = &mut self.waiting;
         let ended = receivers.extract_if(.., |message, _| self.protocol.has_outcome(*message));

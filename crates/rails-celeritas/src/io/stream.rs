@@ -21,10 +21,10 @@ use tokio::{
 /// [`BufWriter`](tokio::io::BufWriter) in front of small writes saves datagrams. Bytes are copied
 /// once at each end; [`write_bytes`](Self::write_bytes) saves the first copy.
 ///
-/// Written bytes leave by themselves, so a flush does nothing, as that of a `TcpStream` and of a
-/// `MultiRailStream`. [`delivered`](Self::delivered) waits until they are in the peer's memory, and
-/// so does a shutdown, which also tells the peer that no more follow. Dropping it delivers the
-/// written bytes for up to 5 s, if the runtime lives on, and drops those that were not read.
+/// Written bytes leave by themselves, so a flush does nothing, as with a `TcpStream`.
+/// [`delivered`](Self::delivered) waits until they are in the peer's memory, and so does a
+/// shutdown, which also tells the peer that no more follow. Dropping it delivers the written bytes
+/// for up to 5 s, if the runtime lives on, and drops those that were not read.
 #[derive(Debug)]
 pub struct CeleritasStream(ByteStream);
 

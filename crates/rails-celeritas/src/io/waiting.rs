@@ -1,4 +1,4 @@
-//! The callers that wait for something of a connection: each is woken once there is news for it.
+//! The callers that wait for news of a connection.
 
 use std::{collections::BTreeMap, task::Waker};
 
@@ -28,12 +28,12 @@ pub(super) struct Writer {
 }
 
 impl Waiting {
-    /// The caller that closes has an outcome.
+    /// Wakes the caller that closes: it has an outcome.
     pub(super) fn wake_closer(&mut self) {
         self.woken.extend(self.closer.take());
     }
 
-    /// Every caller that waits for the peer has an outcome.
+    /// Wakes every caller that waits for the peer: each has an outcome.
     pub(super) fn wake_all(&mut self) {
         self.woken.extend(std::mem::take(&mut self.receivers).into_values());
         self.wake_closer();

@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 use std::{collections::BTreeMap, ops::Range};
 
-/// The blocks of a message that is sent.
+/// The blocks of a message to send.
 #[derive(Debug)]
 pub(crate) struct SentBlocks {
     blocks: Vec<Bytes>,
@@ -13,7 +13,7 @@ pub(crate) struct SentBlocks {
     ends: Vec<u64>,
 }
 
-/// The memory of a message that arrives.
+/// The memory for a message that is received.
 #[derive(Debug)]
 pub struct Memory(Blocks);
 
@@ -113,7 +113,7 @@ impl Memory {
         }
     }
 
-    /// Puts the bytes into the caller's blocks from now on, which hold the message of that length.
+    /// Moves the message, of that length, into the caller's blocks: further bytes go there.
     pub(crate) fn give(&mut self, blocks: Vec<BytesMut>, length: u64) {
         let mut given = Self::given(blocks);
         match &mut self.0 {

@@ -13,26 +13,26 @@ pub(super) struct Closing {
     before: (u64, u64),
 }
 
-/// A limit of time in which this end is to look: time that it is stopped does not count.
+/// A time limit that counts only while this end runs.
 #[derive(Debug)]
 pub(super) struct Limit {
     /// `None` beyond the clock's range.
     until: Option<Instant>,
-    /// The longest time between two looks. An end that comes later was stopped, so that a stop
-    /// counts for as long at most.
+    /// The longest time between two checks. An end that checks later than that was stopped: a stop
+    /// counts for this time at most.
     part: Duration,
     looked_at: Instant,
     grace: Grace,
 }
 
 impl Closing {
-    /// A wait that begins when the peer does not have so many bytes, and so many have arrived from
-    /// it.
+    /// Begins a wait, at which the peer lacks `undelivered` bytes, and `arrived` bytes have come
+    /// from it.
     pub(super) fn new(now: Instant, length: Duration, undelivered: u64, arrived: u64) -> Self {
         Self { length, limit: Limit::new(now, length), before: (undelivered, arrived) }
     }
 
-    /// When [`is_over`](Self::is_over) is to be asked.
+    /// When to ask [`is_over`](Self::is_over) next.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.limit.poll_timeout()
     }
@@ -48,7 +48,7 @@ impl Closing {
         !has_progress
     }
 
-    /// That much time does not count, and the peer gets a pause from now on, at most 16 times.
+    /// Takes `time` out of the wait, and gives the peer a pause from now on, at most 16 times.
     pub(super) fn excuse(&mut self, now: Instant, time: Duration, pause: Duration) {
         self.limit.excuse(now, time, pause);
     }
@@ -59,7 +59,7 @@ impl Limit {
         Self { until: now.checked_add(length), part: length / PARTS, looked_at: now, grace: Grace::default() }
     }
 
-    /// When [`is_over`](Self::is_over) is to be asked.
+    /// When to ask [`is_over`](Self::is_over) next.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.until.map(|until| until.min(self.looked_at + self.part))
     }
@@ -69,7 +69,7 @@ impl Limit {
         self.until.is_some_and(|until| until <= now)
     }
 
-    /// That much time does not count, and a pause is left from now on, as long as the limit has
+    /// Takes `time` out of the limit, and leaves a pause from now on, as long as the limit has
     /// grace.
     pub(super) fn excuse(&mut self, now: Instant, time: Duration, pause: Duration) {
         self.until =
@@ -77,7 +77,7 @@ impl Limit {
     }
 }
 
-/// The looks in a limit.
+/// The checks in a limit.
 const PARTS: u32 = 8;
 
 #[cfg(test)]

@@ -33,8 +33,8 @@ pub struct Parameters {
     pub max_payload: u32,
     /// The payload bytes of the first segments: nearly every path carries them.
     pub base_payload: u32,
-    /// The payload of a probe that tells a path which does not carry these from a dead one; `None`
-    /// where a packet of less than the base is not sent.
+    /// The payload of a probe that distinguishes a path which does not carry the base from a dead
+    /// path; `None` where no packet below the base is sent.
     pub floor_payload: Option<u32>,
     /// The bytes of the IP and UDP headers around a segment: 28 for IPv4, 48 for IPv6.
     pub overhead: u32,
@@ -47,8 +47,8 @@ pub struct Parameters {
     pub max_message: u64,
     /// The round-trip time that the handshake has taken.
     pub round_trip: Duration,
-    /// The time without news after which the connection fails: so long, and [`MIN_PROBES`] probe
-    /// timeouts at least.
+    /// The time without news after which the connection fails, but no less than [`MIN_PROBES`]
+    /// probe timeouts.
     pub max_silence: Duration,
     /// The time without a datagram of this end after which it sends an empty one, so that no NAT
     /// forgets it; `None` to send none.
@@ -74,15 +74,15 @@ pub struct ConnectionProtocol {
     /// The probes of the peer that are to be answered.
     arrived_probes: VecDeque<u64>,
     silence: Silence,
-    /// Refused messages of the peer, of which it has still to hear.
+    /// Refused messages of the peer, which it does not know of yet.
     refused: RangeSet<u32>,
     /// This end has to tell the peer the round trip, and the peer has to answer.
     tells_round_trip: bool,
-    /// The number of all messages of this end, which the peer has still to hear.
+    /// The number of all messages of this end, until the peer has been told.
     tells_finish: Option<u32>,
     /// Messages that are given up if they have not arrived by then.
     deadlines: Deadlines,
-    /// The round trip that the peer knows of.
+    /// The round trip that was last sent to the peer.
     told_round_trip: Option<Duration>,
     /// When the last datagram left.
     sent_at: Instant,
@@ -122,7 +122,7 @@ pub enum Event {
     },
     /// A message of the peer makes progress.
     Arrival(Arrival),
-    /// The peer has sent that many messages, and sends no more.
+    /// The peer has sent `messages` messages, and sends no more.
     Finished {
         /// The number of messages.
         messages: u32,
@@ -131,8 +131,8 @@ pub enum Event {
     /// [closes](ConnectionProtocol::close) waits. The connection was
     /// [abandoned](ConnectionProtocol::abandon).
     NotClosed {
-        /// The bytes of this end that are not known to have arrived; 0 if something else is missing
-        /// to the end.
+        /// The bytes of this end that are not known to have arrived; 0 if the end waits for
+        /// something else.
         bytes: u64,
     },
     /// Both ends have all messages, and have closed. The peer of an
@@ -177,7 +177,7 @@ impl Parameters {
         self.packet_len(payload_len) + HEADER_LEN as u64
     }
 
-    /// The bytes of the IP packet around so many bytes.
+    /// The bytes of the IP packet around `bytes` bytes.
     fn packet_len(&self, bytes: u32) -> u64 {
         u64::from(bytes) + u64::from(self.overhead)
     }
@@ -220,8 +220,8 @@ impl ConnectionProtocol {
         protocol
     }
 
-    /// Skips packet numbers from the beginning on, by a seed that the peer does not know, to find a
-    /// peer that acknowledges packets which have not arrived.
+    /// Leaves packet numbers out from the beginning on, chosen by a seed that the peer does not
+    /// know, to detect a peer that acknowledges packets which have not arrived.
     pub fn skip_numbers(&mut self, seed: u64) {
         self.sender.skip_numbers(seed);
     }
@@ -245,7 +245,8 @@ impl ConnectionProtocol {
         Ok(number)
     }
 
-    /// Gives a message up if it has not arrived by then, or could not: an [`Event::Expired`].
+    /// Gives a message up, with an [`Event::Expired`], if it has not arrived by then, or cannot any
+    /// more.
     pub fn set_deadline(&mut self, message: u32, at: Instant) {
         self.deadlines.set(message, at);
     }
@@ -283,8 +284,8 @@ impl ConnectionProtocol {
         self.incoming.release(message);
     }
 
-    /// No caller receives any more: this end refuses the peer's messages that have not arrived,
-    /// also those that come.
+    /// Refuses the peer's messages that have not arrived, and all later ones: no caller receives
+    /// any more.
     pub fn refuse_all(&mut self, now: Instant) {
         self.incoming.refuse_all().into_iter().for_each(|message| self.refuse(message));
         self.raise_limits(now);
@@ -455,7 +456,7 @@ impl ConnectionProtocol {
         Some((ProbeHeader { token: self.parameters.peer_token, packet }, size))
     }
 
-    /// When a datagram is to leave so that a NAT between the ends keeps the binding of this one.
+    /// When a datagram has to leave so that a NAT between the ends keeps its binding.
     fn keep_alive_at(&self) -> Option<Instant> {
         let time = self.parameters.keep_alive.filter(|_| !self.has_ended())?;
         self.sent_at.checked_add(time.max(MIN_KEEP_ALIVE))
@@ -504,9 +505,8 @@ impl ConnectionProtocol {
         self.path_mtu.current() + self.parameters.overhead + HEADER_LEN as u32
     }
 
-    /// The header that a short one stands for, of a segment that carries that many bytes. The
-    /// driver calls it before [`handle_segment`](Self::handle_segment), to know the place of
-    /// the payload.
+    /// The full header of a segment with a short header and `payload` bytes. The driver calls it
+    /// before [`handle_segment`](Self::handle_segment), to know the place of the payload.
     ///
     /// # Errors
     /// [`Rejection::UnknownMessage`]. Its payload is to be dropped then.
@@ -514,7 +514,7 @@ impl ConnectionProtocol {
         self.receiver.expand(short, payload)
     }
 
-    /// Takes a segment whose header has this connection's token, with that many bytes of payload.
+    /// Takes a segment whose header has this connection's token, with `payload` bytes.
     ///
     /// # Errors
     /// [`Rejection`]. Its payload is to be dropped then.
@@ -588,7 +588,8 @@ impl ConnectionProtocol {
             return;
         }
         self.silence.look(now);
-        // Before messages are given up: they are under way as long as the silence lasts.
+        // The silence is judged before messages are given up: they are under way as long as it
+        // lasts.
         let is_waiting = self.sender.unacknowledged() > 0;
         if let Some(silence) = self.silence.is_too_long(now, is_waiting, self.patience()) {
             return self.fail(match () {
@@ -627,8 +628,8 @@ impl ConnectionProtocol {
         }
     }
 
-    /// This end has not looked for that time, though it would have: its process was stopped, or its
-    /// clock has jumped. With a time of zero it looks, and has not heard all that has come.
+    /// Excuses a time in which this end did not run: its process was stopped, or its clock has
+    /// jumped. With a time of zero, it runs but has not read all that has come.
     pub fn handle_absence(&mut self, now: Instant, time: Duration) {
         let patience = self.patience();
         self.silence.excuse(now, time, patience);
@@ -693,14 +694,14 @@ impl ConnectionProtocol {
         self.sender.packets_in_flight()
     }
 
-    /// The connection's task is about to work and to wait: it is woken once the rate grows by what
-    /// others do.
+    /// Wakes the task once the rate grows by the acts of other connections. The task calls this
+    /// before it works and waits.
     pub fn watch(&mut self, waker: &Waker) {
         self.controller.watch(waker);
     }
 
-    /// The tasks of other connections that have more to do by what happened here. They are to be
-    /// woken under no lock.
+    /// The tasks of other connections that have more to do by changes here. The caller wakes them
+    /// once it holds no lock.
     pub fn take_woken(&mut self) -> Vec<Waker> {
         self.controller.take_woken()
     }
@@ -725,7 +726,7 @@ impl ConnectionProtocol {
         &self.receiver
     }
 
-    /// The receiver's socket has had no room for that many datagrams.
+    /// Sets the number of datagrams for which the receiver's socket had no room.
     pub fn set_overflowed(&mut self, datagrams: u64) {
         self.receiver.set_overflowed(datagrams);
     }
@@ -914,7 +915,7 @@ impl ConnectionProtocol {
         Patience { pause: (3 * round_trip.smoothed()).max(MIN_SILENCE).min(limit / 2), limit }
     }
 
-    /// A connection whose peer takes nothing leaves its part of a rate to others.
+    /// Leaves the connection's share of a rate to others while its peer takes nothing.
     fn heed_busy(&mut self) {
         self.controller.set_busy(self.sender.is_busy());
     }

@@ -1,4 +1,4 @@
-//! By when messages have to arrive.
+//! The deadlines of messages.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! The time that a wait is longer because this end did not look.
+//! The extension of waits for times in which this end did not run.
 //!
 //! An end that comes back hears within a pause all that came meanwhile, so that it waits for a
 //! pause more before it judges. An end that is held up again and again would never judge: the
@@ -13,14 +13,14 @@ pub(super) struct Grace {
 }
 
 impl Grace {
-    /// The time to add to a wait that has `left` before it ends, so that a pause is left of it.
+    /// The time to add to a wait of which `left` remains, so that a pause remains.
     pub(super) fn give(&mut self, left: Duration, pause: Duration) -> Duration {
         let more = pause.saturating_sub(left).min((MAX_PAUSES * pause).saturating_sub(self.given));
         self.given += more;
         more
     }
 
-    /// The end of a wait that would end at `until`, so that a pause is left of it.
+    /// The new end of a wait that would end at `until`, so that a pause remains.
     pub(super) fn extend(&mut self, until: Instant, now: Instant, pause: Duration) -> Instant {
         match self.give(until.saturating_duration_since(now), pause) {
             Duration::ZERO => until,

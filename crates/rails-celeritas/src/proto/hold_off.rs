@@ -1,5 +1,5 @@
-//! When a receiver looks for segments at times of its own, so that one wake of its thread takes
-//! several.
+//! When a receiver looks for segments at fixed times instead of at each arrival, so that one wake
+//! takes several.
 
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,15 @@ pub struct HoldOff {
 }
 
 impl HoldOff {
-    /// None at first.
+    /// Begins without a hold.
     pub fn new(now: Instant) -> Self {
         Self { since: now, trains: 0, bytes: 0, until: None }
     }
 
-    /// All segments that had come by `now` were received, in so many trains of that many bytes. A
-    /// hold is a small part of the path's least round trip, as the peer has measured it: it
-    /// delays messages, and the news of segments. The time of a handshake may be much longer.
+    /// Notes that all segments which had come by `now` were received: `trains` more, with `bytes`
+    /// together. A hold is a small part of the path's least round trip, as the peer has measured
+    /// it: it delays messages, and the news of segments. The time of a handshake may be much
+    /// longer.
     pub fn received(&mut self, now: Instant, trains: u64, bytes: u64, round_trip: Option<Duration>) {
         self.trains += trains;
         self.bytes += bytes;
@@ -39,7 +40,7 @@ impl HoldOff {
         *self = Self { until: is_worthwhile.then(|| now + hold), ..Self::new(now) };
     }
 
-    /// Until when the receiver does not want to be woken by segments, if it does not.
+    /// The time until which segments need not wake the receiver, if there is one.
     pub fn until(&self) -> Option<Instant> {
         self.until
     }

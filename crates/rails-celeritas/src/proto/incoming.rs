@@ -1,5 +1,4 @@
-//! The messages that arrive: which caller gets each of them, their memory, and how far the peer may
-//! send.
+//! The messages that arrive: their callers, their memory, and how far the peer may send.
 
 use super::blocks::Memory;
 use bytes::BytesMut;
@@ -10,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Incoming {
     window: u64,
     max_message: u64,
-    /// The bytes that are not in this end's memory, or not any more.
+    /// The bytes that take no memory of this end, or no longer take any.
     consumed: u64,
     messages: BTreeMap<u32, Arriving>,
     /// The callers' blocks for messages that have not begun.
     posted: BTreeMap<u32, Vec<BytesMut>>,
-    /// All messages below this number have had a caller.
+    /// All messages below this number were reserved by callers.
     next: u32,
     /// Messages whose callers have gone while later ones waited: the next callers get them.
     free: BTreeSet<u32>,

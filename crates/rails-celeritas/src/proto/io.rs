@@ -34,7 +34,7 @@ pub trait Io {
     /// The socket's.
     fn shut(&mut self) -> io::Result<()>;
 
-    /// Whether the peer's host has answered all packets of the control channel, or one of them
-    /// within that time. Such a host lives, also while the peer's process is stopped.
+    /// Whether the peer's host has answered all packets of the control channel, or one of them in
+    /// the last `within`. Such a host lives, also while the peer's process is stopped.
     fn peer_host_lives(&mut self, within: Duration) -> bool;
 }

@@ -58,7 +58,7 @@ impl Pacer {
         self.empty_at = self.empty_at.max(earliest) + self.time_of(bytes);
     }
 
-    /// When the [budget](Self::budget) reaches that many bytes, or all that the bucket holds.
+    /// When the [budget](Self::budget) reaches `bytes`, or all that the bucket holds.
     pub fn ready_at(&self, bytes: u64) -> Instant {
         self.empty_at + self.time_of(bytes).min(self.depth())
     }

@@ -141,8 +141,8 @@ impl PathMtu {
         Some(size)
     }
 
-    /// The peer has received a probe. Others than those under way change nothing. Returns whether
-    /// the path carries the base by this answer.
+    /// The peer has received a probe. An answer to a probe that is not under way changes nothing.
+    /// Returns whether the path carries the base by this answer.
     pub fn handle_answer(&mut self, now: Instant, packet: u64) -> bool {
         let of_packet = |probe: &Probe| probe.packet == packet;
         if let Some(index) = self.sent.iter().position(of_packet) {
@@ -165,7 +165,7 @@ impl PathMtu {
         (self.silent, self.is_too_small) = (0, false);
     }
 
-    /// The path carries packets of that size.
+    /// Notes that the path carries packets of that size.
     fn handle_size(&mut self, now: Instant, size: u32) {
         self.silent = 0;
         self.is_too_small &= size < self.base;
@@ -208,8 +208,8 @@ impl PathMtu {
         self.begin([Some(self.current), Some(self.base), self.floor].into_iter().flatten());
     }
 
-    /// This end has not looked for that time: answers may have come. It waits for them until the
-    /// end of a pause, as long as the round has grace.
+    /// Excuses a time in which this end did not run: answers may have come. The round waits for
+    /// them until the end of a pause, as long as it has grace.
     pub fn excuse(&mut self, now: Instant, time: Duration, pause: Duration) {
         self.ends_at = self.ends_at.map(|ends_at| self.grace.extend(ends_at + time, now, pause));
     }
@@ -309,13 +309,13 @@ fn candidates(low: u32, high: u32, most: u32, around: u32) -> Vec<u32> {
     sizes
 }
 
-/// The search ends when the largest payload is known so closely.
+/// The search ends when the largest payload is known within this number of bytes.
 const PRECISION: u32 = 32;
 /// When a larger size is tried again: PMTU_RAISE_TIMER of RFC 8899, section 5.1.1.
 const RAISE_AFTER: Duration = Duration::from_secs(600);
 /// The most probes that a late answer is awaited for: those of two rounds.
 const MAX_LATE: usize = 16;
-/// The time for an answer doubles so often at most.
+/// The time for an answer doubles at most this often.
 const MAX_DOUBLED: u32 = 6;
 /// MTUs of links: Ethernet with jumbo frames, with a VXLAN inside them, FDDI, Ethernet, PPPoE,
 /// 6in4, VXLAN, WireGuard, tunnels.

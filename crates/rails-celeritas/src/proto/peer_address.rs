@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-/// Where the segments for the peer go: to the source of its newest packet, of the port alone. The
-/// host of the address is that of the control channel, whose handshake has proven the route to it,
-/// so that no third host can be flooded.
+/// The destination of segments for the peer: the source port of its newest packet, at the host of
+/// the control channel. The handshake there has validated the path to that host, so no third host
+/// can be flooded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAddress {
     address: SocketAddr,
@@ -22,8 +22,8 @@ impl PeerAddress {
         self.address
     }
 
-    /// A packet of the peer has come: its token was right, and its seal, if it has one. A repeated
-    /// or late packet changes nothing.
+    /// Takes the source of a packet of the peer, whose token was right, and its seal if it has one.
+    /// A repeated or late packet changes nothing.
     pub fn handle(&mut self, packet: u64, from: SocketAddr) {
         if self.newest.is_some_and(|newest| packet <= newest) || from.ip() != self.address.ip() {
             return;

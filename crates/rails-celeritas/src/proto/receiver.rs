@@ -143,7 +143,8 @@ impl Receiver {
         }
     }
 
-    /// Takes bytes below that offset and messages below that number from now on. They never sink.
+    /// Raises the limits: the half takes bytes below that offset and messages below that number.
+    /// The limits never fall.
     pub fn raise_limits(&mut self, now: Instant, limit: u64, message_limit: u32) {
         if limit > self.limit || message_limit > self.message_limit {
             self.limit = self.limit.max(limit);
@@ -152,8 +153,9 @@ impl Receiver {
         }
     }
 
-    /// The least round-trip time by the sender: an error list goes out in each eighth of it, and in
-    /// each 2 ms at most. Before it is known, one goes out in each 2 ms.
+    /// Sets the least round-trip time, which the sender has measured: an error list goes out in
+    /// each eighth of it, but no more often than every 2 ms. Before it is known, one goes out every
+    /// 2 ms.
     pub fn set_round_trip(&mut self, round_trip: Duration) {
         self.round_trip = Some(round_trip);
         self.interval = interval(round_trip);
@@ -164,7 +166,7 @@ impl Receiver {
         self.round_trip
     }
 
-    /// The sender asks for an error list, also one without news.
+    /// Answers a sender that asks for an error list, even if there is no news.
     pub fn answer(&mut self, now: Instant) {
         self.tell(now);
     }
@@ -184,9 +186,9 @@ impl Receiver {
         header
     }
 
-    /// The header that a short one stands for, of a segment that carries that many bytes, if its
-    /// message is known. If all of its bytes have arrived, then the header names one of the
-    /// messages that have ended, any of which [`handle`](Self::handle) takes for a duplicate.
+    /// The full header of a segment with a short header and `payload_len` bytes, if its message is
+    /// known. If all of its bytes have arrived, then the header names some message that has ended,
+    /// and [`handle`](Self::handle) takes the segment for a duplicate.
     pub fn lookup(&self, short: &ShortHeader, payload_len: u32) -> Option<SegmentHeader> {
         let ShortHeader { token, packet, .. } = *short;
         if self.largest.is_some_and(|(largest, _)| packet.saturating_add(OLDEST) < largest) {
@@ -211,7 +213,7 @@ impl Receiver {
         Some(SegmentHeader { token, packet, offset, message, message_len, in_message })
     }
 
-    /// Takes a segment that carries that many bytes.
+    /// Takes a segment with `payload_len` bytes.
     ///
     /// # Errors
     /// [`Rejection`]. Its payload is to be dropped then.
@@ -295,7 +297,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// The socket has had no room for that many datagrams since it was opened.
+    /// Sets the number of datagrams for which the socket had no room since it was opened.
     pub fn set_overflowed(&mut self, datagrams: u64) {
         self.overflowed = datagrams;
     }
@@ -344,7 +346,7 @@ impl Receiver {
         self.ended.first().filter(|first| first.start == 0).map_or(0, |first| first.end)
     }
 
-    /// Whether that many messages, the first ones, have all arrived as a whole or were given up.
+    /// Whether each of the first `messages` messages has arrived as a whole or was given up.
     pub fn has_ended(&self, messages: u32) -> bool {
         messages == 0 || self.ended.gaps(&(0..messages)).next().is_none()
     }
@@ -401,7 +403,7 @@ impl Receiver {
             && self.complete <= place.start
     }
 
-    /// Nothing more comes of a message.
+    /// Ends a message, of which no more bytes come.
     fn end(&mut self, message: u32) {
         if let Some(incoming) = self.messages.remove(&message) {
             self.starts.remove(&incoming.bytes.start);
@@ -434,7 +436,7 @@ impl Receiver {
         new
     }
 
-    /// There is news for the sender.
+    /// Notes that there is news for the sender.
     fn tell(&mut self, now: Instant) {
         let earliest = self.listed_at.map_or(now, |listed| listed + self.interval);
         self.list_at = self.list_at.or(Some(earliest.max(now)));
@@ -455,7 +457,8 @@ pub(super) const MIN_INTERVAL: Duration = Duration::from_millis(2);
 /// The longest interval between lists: the peer may state any round trip.
 const MAX_INTERVAL: Duration = Duration::from_secs(1);
 /// A short header this many packets older than the largest is dropped: its offset could be one of
-/// before. So many packets of 64 KiB are 2^30 bytes, and as many were under way when it was sent.
+/// before. This many packets of 64 KiB have 2^30 bytes, and as many may have been under way when it
+/// was sent.
 const OLDEST: u64 = 1 << 14;
 /// The most pieces apart that the arrived bytes are in, so that a peer cannot have this end keep a
 /// record per byte.

@@ -10,13 +10,12 @@ pub struct ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// Nothing has come.
+    /// A window without packets.
     pub fn new() -> Self {
         Self { highest: None, seen: Box::new([0; WORDS]) }
     }
 
-    /// A packet has come. Returns whether it is new: one below the window is taken for a repeated
-    /// one.
+    /// Notes a packet. Returns whether it is new: one below the window is taken for a repeated one.
     pub fn insert(&mut self, packet: u64) -> bool {
         let word = packet / BITS;
         let top = self.highest.map_or(word, |highest| highest / BITS);
@@ -44,7 +43,7 @@ fn place(word: u64) -> usize {
 
 /// The bits of a word.
 const BITS: u64 = u64::BITS as u64;
-/// 16,384 packets: the bytes of one that so many have overtaken were sent again long before.
+/// 16,384 packets: the bytes of one that this number have overtaken were sent again long before.
 const WORDS: usize = 256;
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub struct Round {
     control: ControlChannel,
     /// When the last round began.
     ran_at: Option<Instant>,
-    /// When the driver was to be woken after it.
+    /// When the driver was to be woken after that round.
     asked: Option<Instant>,
 }
 

@@ -25,7 +25,7 @@ pub struct Sender {
     token: Token,
     max_payload: u32,
     max_unacknowledged: u64,
-    /// The controller's part of that limit.
+    /// The controller's limit of unacknowledged bytes.
     window: u64,
     limit: u64,
     message_limit: u32,
@@ -291,7 +291,8 @@ impl Sender {
         }
     }
 
-    /// The peer takes bytes below this offset, and messages below this number. They never sink.
+    /// Raises the limits of the peer, which takes bytes below this offset, and messages below this
+    /// number. They never fall.
     pub fn raise_limits(&mut self, limit: u64, message_limit: u32) {
         self.limit = self.limit.max(limit);
         self.message_limit = self.message_limit.max(message_limit);
@@ -394,9 +395,9 @@ impl Sender {
     }
 
     /// Whether another message may begin, of that length: each takes memory beside that of its
-    /// bytes until it has arrived, or the peer has heard that it was given up. This end keeps
-    /// all bytes of a message, whichever of them the peer has: a peer that tells of all but a
-    /// byte of each message gets no further ones.
+    /// bytes until it has arrived, or the peer has heard that it was given up. This end keeps all
+    /// bytes of a message until the last has arrived: a peer that acknowledges all but a byte of
+    /// each message gets no further ones.
     fn may_begin(&self, length: u64) -> bool {
         let messages = (self.begun.len() + self.given_up.len()) as u64;
         let cost = (messages + 1).saturating_mul(MESSAGE_COST).saturating_add(self.unacknowledged);
@@ -614,7 +615,7 @@ impl Sender {
         self.round_trip
     }
 
-    /// The least round trip of the last 10 s; `None` before the first.
+    /// The least round trip of the last 10 s; `None` before the first sample.
     pub fn min_round_trip(&self) -> Option<Duration> {
         self.least.get()
     }
@@ -625,16 +626,16 @@ impl Sender {
         self.window = bytes;
     }
 
-    /// The rate allows more than there is to send. It is no news of the path if the window alone is
-    /// in the way.
+    /// Notes that the rate allows more than there is to send: the next arrivals are no evidence of
+    /// the path's rate. Does nothing if the window alone is in the way.
     pub fn set_limited(&mut self) {
         if self.unacknowledged.saturating_add(self.max_payload.into()) <= self.window {
             self.limited_until = self.next_packet;
         }
     }
 
-    /// One of the ends was stopped: the answers to the packets under way tell of no longer path,
-    /// but of a shorter one.
+    /// Distrusts the samples of packets under way, after one of the ends was stopped: they may show
+    /// a shorter path, but no longer one.
     pub fn distrust_samples(&mut self) {
         self.sampled_from = self.next_packet;
     }
@@ -662,8 +663,9 @@ impl Sender {
         number
     }
 
-    /// Skips packet numbers from the beginning on, by a seed that the peer does not know: one that
-    /// acknowledges packets before they arrive names one of these sooner or later.
+    /// Leaves packet numbers out from the beginning on, chosen by a seed that the peer does not
+    /// know: a peer that acknowledges packets before they arrive names one of these sooner or
+    /// later.
     pub fn skip_numbers(&mut self, seed: u64) {
         self.skipped = Some(Skipped::new(seed));
     }
@@ -703,7 +705,7 @@ impl Sender {
         2 * (self.round_trip.smoothed() / 8).max(MIN_INTERVAL)
     }
 
-    /// Takes those lost bytes for arrived that are not missing after all. Returns their number.
+    /// Moves lost bytes that have arrived after all to the arrived ones. Returns their number.
     fn clear_lost(&mut self, list: &ErrorList) -> u64 {
         let mut cleared = 0;
         for arrived in list.arrived_ranges() {
@@ -740,7 +742,7 @@ impl Sender {
         judged
     }
 
-    /// A packet has arrived, or is lost.
+    /// Settles a packet that has arrived, or is lost.
     fn settle(&mut self, packet: Packet, has_arrived: bool, judged: &mut Resolved) {
         let size = len(&packet.bytes) + u64::from(header_len(packet.is_short));
         let is_large = size > u64::from(self.small_payload + header_len(false));
@@ -877,22 +879,22 @@ fn header_len(is_short: bool) -> u32 {
 /// The cost of a message beside its bytes, from its submission until it has arrived. By measurement
 /// it takes 370 bytes of memory with one block, and 490 with a deadline.
 pub const MESSAGE_COST: u64 = 512;
-/// Messages that have begun keep no more than so many times the bytes that may be unacknowledged. A
-/// segment that is lost several times in a row holds back, for as many round trips, the messages
-/// that have arrived behind it: of a million segments in a round trip, at a loss of 1 %, hardly one
-/// is lost four times.
+/// Messages that have begun keep no more than this multiple of the bytes that may be
+/// unacknowledged. A segment that is lost several times in a row holds back, for as many round
+/// trips, the messages that have arrived behind it: of a million segments in a round trip, at a
+/// loss of 1 %, hardly one is lost four times.
 pub const MAX_KEPT: u64 = 4;
 /// How far the bytes of short headers lie above those that have all arrived: a receiver takes an
 /// offset for the one next to its own that has these low 32 bits.
 const SHORT_REACH: u64 = 1 << 30;
 /// A packet that this many later ones have overtaken is lost (RFC 9002, section 6.1.1).
 const REORDERING: u64 = 3;
-/// So many large packets are lost in a row where the path has become too small, and hardly anywhere
-/// else: with a loss of 20 %, once in ten million.
+/// If this number of large packets is lost in a row, the path has become too small: a loss of 20 %
+/// alone does so once in ten million.
 const SUSPECT_LOSSES: u32 = 10;
-/// The pauses between probes double (RFC 9002, section 6.2.1) up to this, or to so many probe
-/// timeouts. On a short path this end sends fifty in five seconds of silence, to tell a path that
-/// loses most packets from a dead one.
+/// The pauses between probes double (RFC 9002, section 6.2.1) up to this time, or up to
+/// `MAX_BACKOFF` probe timeouts if that is longer. On a short path this end sends fifty in five
+/// seconds of silence, to tell a path that loses most packets from a dead one.
 const LONGEST_PROBE: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: u32 = 4;
 
@@ -900,7 +902,7 @@ const MAX_BACKOFF: u32 = 4;
 mod tests {
     use super::*;
 
-    /// Lists that tell nothing new, and as little as they can of what is under way.
+    /// Lists without news, which tell as little as they can of the packets under way.
     #[test]
     fn lists_cost_no_walk_over_all_packets() {
         let now = Instant::now();
@@ -1122,7 +1124,7 @@ mod tests {
         };
         let short = take(Some(known));
         assert_eq!((short.is_short, short.payload_len, short.encode_header()[0]), (true, 60_020, 0x23));
-        // Offsets too far above the bytes that have all arrived are told in full.
+        // Offsets too far above the bytes that have all arrived are sent in full.
         let far = std::iter::repeat_with(|| take(None)).find(|segment| !segment.is_short).unwrap();
         assert!((1 << 30..(1 << 30) + 200_000).contains(&far.header.offset), "{far:?}");
     }

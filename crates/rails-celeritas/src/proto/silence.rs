@@ -1,21 +1,21 @@
 //! How long nothing was heard of a path on which segments were under way.
 //!
-//! Time counts while both ends look. This end does not while its process computes or is stopped, or
-//! while its clock jumps: its driver comes late then. Whether the peer looks is asked over the
-//! control channel. If its host acknowledges the question and its process does not answer, then the
+//! Time counts while both ends run. This end does not run while its process computes or is stopped,
+//! or while its clock jumps: its driver comes late then. Over the control channel it asks whether
+//! the peer runs. If its host acknowledges the question and its process does not answer, then the
 //! process is stopped, and TCP would wait too: as long as the host lives.
 
 use super::grace::Grace;
 use std::time::{Duration, Instant};
 
-/// The time without news. It passes while segments are under way, also those that are given up in
-/// the end.
+/// The time without news, which passes while segments are under way, also those that are given up
+/// in the end.
 #[derive(Debug)]
 pub struct Silence {
     path: Wait,
     /// Whether anything was ever heard of the path.
     has_heard: bool,
-    /// When the driver has looked last: a caller may come while it is held up.
+    /// When the driver last ran: a caller may come while the driver is held up.
     looked_at: Instant,
     /// When this end last stopped waiting.
     ended_at: Instant,
@@ -61,7 +61,7 @@ pub struct Patience {
 }
 
 impl Silence {
-    /// There is nothing to wait for yet.
+    /// No segment is under way yet.
     pub fn new(now: Instant) -> Self {
         let path = Wait::new(now);
         Self { path, has_heard: false, looked_at: now, ended_at: now, halvings: 0, asked_at: None, stopped: None }
@@ -76,7 +76,7 @@ impl Silence {
         self.excuse(now, Duration::ZERO, patience);
     }
 
-    /// The driver looks, and has heard all that had come.
+    /// Notes that the driver runs, and has read all that had come.
     pub fn look(&mut self, now: Instant) {
         self.looked_at = now;
     }
@@ -89,20 +89,20 @@ impl Silence {
         self.ended_at = now;
     }
 
-    /// That much time does not count. The peer gets a pause from now on: 16 pauses in one silence
-    /// at most.
+    /// Takes `time` out of the silence, and gives the peer a pause from now on: 16 pauses in one
+    /// silence at most.
     pub fn excuse(&mut self, now: Instant, time: Duration, patience: Patience) {
         self.waits().for_each(|wait| wait.excuse(now, time, patience));
         self.asked_at = self.asked_at.map(|asked| (asked + time).min(now));
     }
 
-    /// Segments have arrived.
+    /// Notes that segments have arrived.
     pub fn hear(&mut self, now: Instant) {
         self.hear_of_path(now);
         self.halvings = 0;
     }
 
-    /// Segments would arrive: the path is silent no more, and the rate stays as it is.
+    /// Notes that segments would arrive: the path is silent no more, and the rate stays as it is.
     pub fn hear_of_path(&mut self, now: Instant) {
         self.path = Wait::new(now);
         self.has_heard = true;
@@ -113,7 +113,7 @@ impl Silence {
         self.has_heard
     }
 
-    /// The peer's process has said something. Returns whether it was stopped before.
+    /// Notes a frame of the peer's process. Returns whether the process was stopped before.
     pub fn hear_of_peer(&mut self, now: Instant, patience: Patience) -> bool {
         let waited = self.asked_at.take().map_or(Duration::ZERO, |asked| now.saturating_duration_since(asked));
         let was_stopped = self.stopped.take().is_some() || waited > patience.pause;
@@ -193,7 +193,7 @@ impl Silence {
         self.asked_at.map(|asked| asked + patience.pause)
     }
 
-    /// The rate is halved once more.
+    /// Counts one more halving of the rate.
     pub fn halve(&mut self) {
         self.halvings += 1;
     }
@@ -218,7 +218,7 @@ impl Wait {
         Self { since: now, began_at: now, before: Duration::ZERO, grace: Grace::default() }
     }
 
-    /// This end waits again. `is_old`: the waits before tell nothing any more.
+    /// Begins to wait again. If `is_old`, the waits before tell nothing any more.
     fn begin(&mut self, now: Instant, is_old: bool) {
         if is_old {
             *self = Self::new(now);
@@ -226,12 +226,12 @@ impl Wait {
         (self.began_at, self.since) = (now, now.checked_sub(self.before).unwrap_or(now));
     }
 
-    /// This end waits no more, and has looked until then.
+    /// Ends the wait, which this end has watched until `counted_until`.
     fn end(&mut self, counted_until: Instant) {
         self.before += counted_until.saturating_duration_since(self.began_at);
     }
 
-    /// That much time does not count. A pause is left from now on, as long as the wait has grace.
+    /// Takes `time` out of the wait, and leaves a pause from now on, as long as the wait has grace.
     fn excuse(&mut self, now: Instant, time: Duration, Patience { pause, limit }: Patience) {
         self.since = (self.since + time).min(now);
         self.began_at = (self.began_at + time).min(now);

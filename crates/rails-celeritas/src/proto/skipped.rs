@@ -24,7 +24,7 @@ impl Skipped {
         skipped
     }
 
-    /// The first number from this one on that is sent.
+    /// The first number from `number` on that is not left out.
     pub(crate) fn pass(&mut self, number: u64) -> u64 {
         if number != self.next {
             return number;
@@ -53,8 +53,9 @@ impl Skipped {
     }
 }
 
-/// Of so many numbers one is skipped, or of up to twice as many: a peer that names one by guess in
-/// each list is found in a second or so, and the 56 bits of the numbers last as long.
+/// One of this number of packet numbers is left out, or one of up to twice as many: a peer that
+/// guesses one in each list is found in a second or so, and the 56 bits of packet numbers still
+/// last.
 const MIN_PAUSE: u64 = 64;
 
 #[cfg(test)]

@@ -22,14 +22,15 @@ pub const HEAD_LEN: usize = HEADER_LEN + CHECK_LEN;
 /// The most bytes of a frame of the control channel, without its length.
 pub const MAX_FRAME: usize = 64_000;
 /// The most missing ranges of one error list, of which an encoded one takes at most 20 bytes. A
-/// list ends before the range that would be one more, so a sender repeats at most so many in a
-/// round trip.
+/// list ends before the range that would be one more, so a sender repeats at most this number of
+/// ranges in a round trip.
 pub const MAX_RANGES: usize = 3_000;
 /// The most bytes of a message: the header has 48 bits for its length.
 pub const MAX_MESSAGE: u64 = (1 << 48) - 1;
 
-/// Tells the segments of one connection from all others. The receiving end draws it, and tells it
-/// to its peer over the control channel alone, so an attacker away from the path does not know it.
+/// Distinguishes the segments of one connection from all others. The receiving end draws it, and
+/// tells it to its peer over the control channel alone, so an attacker away from the path does not
+/// know it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Token(pub u64);
 
@@ -218,7 +219,7 @@ impl SegmentHeader {
         header
     }
 
-    /// Decodes the header of a segment that carries so many bytes.
+    /// Decodes the header of a segment with `payload_len` bytes.
     ///
     /// # Errors
     /// [`HeaderError`] for bytes of another protocol, and for a place outside of the message.
@@ -290,7 +291,7 @@ impl Header {
         if datagram.len() > length { Ok(length) } else { Err(HeaderError::Short(datagram.len())) }
     }
 
-    /// Decodes the header of a datagram with that many bytes behind it.
+    /// Decodes the header of a datagram with `payload_len` bytes behind it.
     ///
     /// # Errors
     /// [`HeaderError`] for bytes of another protocol, for a header of another length than its kind
@@ -342,7 +343,7 @@ pub fn check<'a>(header: &[u8], payload: impl IntoIterator<Item = &'a [u8]>) -> 
     (digest.finalize() as u32).to_be_bytes()
 }
 
-/// A header with its check behind it: so many of these bytes.
+/// A header with its check behind it, and the number of bytes of both.
 pub fn head<'a>(header: &[u8], payload: impl IntoIterator<Item = &'a [u8]>) -> ([u8; HEAD_LEN], usize) {
     let (mut head, length) = ([0; HEAD_LEN], header.len() + CHECK_LEN);
     head[..header.len()].copy_from_slice(header);

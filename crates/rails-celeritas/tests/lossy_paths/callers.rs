@@ -5,7 +5,7 @@ use rails_celeritas::proto::incoming::Outcome;
 use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 use std::time::Duration;
 
-/// The callers at one end: from some time on so many wait at a time, some of them with blocks of
+/// The callers at one end: from `come_at` on, `at_a_time` wait at once, some of them with blocks of
 /// their own, and some go before their message has come.
 pub(crate) struct Callers {
     end: End,

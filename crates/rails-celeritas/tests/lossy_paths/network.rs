@@ -199,12 +199,12 @@ impl Network {
         self.now + self.ahead[end]
     }
 
-    /// The clock of an end jumps.
+    /// Puts the clock of `end` forward.
     pub(crate) fn jump(&mut self, end: End, by: Duration) {
         self.ahead[end] += by;
     }
 
-    /// The process of an end is stopped for that time. Its kernel goes on.
+    /// Stops the process of `end` for `time`. Its kernel goes on.
     pub(crate) fn stop(&mut self, end: End, time: Duration) {
         self.stopped[end] = Some(self.now + time);
     }
@@ -213,7 +213,7 @@ impl Network {
         self.stopped[end].is_some()
     }
 
-    /// Submits a message at that end.
+    /// Submits a message at the end `from`.
     pub(crate) fn send(&mut self, from: End, length: u64) -> u32 {
         let now = self.time(from);
         let number = self.ends[from].submit(now, length).expect("it can be sent");
@@ -221,7 +221,7 @@ impl Network {
         number
     }
 
-    /// Gives a message of that end up. Returns whether it was under way.
+    /// Gives up a message of the end `from`. Returns whether it was under way.
     pub(crate) fn give_up(&mut self, from: End, message: u32) -> bool {
         let now = self.time(from);
         let was_under_way = self.ends[from].give_up(now, message);
@@ -232,20 +232,20 @@ impl Network {
         was_under_way
     }
 
-    /// That end sends no further message.
+    /// Has `end` send no further message.
     pub(crate) fn finish(&mut self, end: End) {
         self.ends[end].finish();
         self.work();
     }
 
-    /// A caller at that end waits for the peer so long, without progress.
+    /// Has a caller at `end` wait for the peer, for at most `limit` without progress.
     pub(crate) fn close(&mut self, end: End, limit: Duration) {
         let now = self.time(end);
         self.ends[end].close(now, limit);
         self.work();
     }
 
-    /// The application of that end is gone.
+    /// Has the application of `end` go.
     pub(crate) fn abandon(&mut self, end: End) {
         self.abandoned[end] = true;
         let now = self.time(end);
@@ -253,7 +253,7 @@ impl Network {
         self.work();
     }
 
-    /// The next message at that end is reserved, for a caller with blocks of that many bytes or
+    /// Reserves the next message at the end `at`, for a caller with blocks of `blocks` bytes or
     /// without blocks.
     pub(crate) fn reserve(&mut self, at: End, blocks: Option<usize>) -> u32 {
         let blocks = blocks.map(|bytes| vec![BytesMut::zeroed(bytes / 3), BytesMut::zeroed(bytes - bytes / 3)]);
@@ -261,12 +261,12 @@ impl Network {
         self.ends[at].reserve(now, blocks)
     }
 
-    /// The caller of a reserved message has gone.
+    /// Has the caller of a reserved message go.
     pub(crate) fn release(&mut self, at: End, number: u32) {
         self.ends[at].release(number);
     }
 
-    /// Takes a reserved message at that end, whose bytes have to be those that were sent.
+    /// Takes a reserved message at the end `at`, whose bytes have to be those that were sent.
     pub(crate) fn take(&mut self, at: End, number: u32) -> Option<Outcome> {
         let now = self.time(at);
         let outcome = self.ends[at].take(now, number);
@@ -283,7 +283,7 @@ impl Network {
         outcome
     }
 
-    /// Runs until `is_over` or nothing is left to happen, and not beyond that time. Returns whether
+    /// Runs until `is_over` or nothing is left to happen, and not beyond `limit`. Returns whether
     /// it was over.
     pub(crate) fn run(&mut self, limit: Duration, mut is_over: impl FnMut(&mut Self) -> bool) -> bool {
         let mut standing = 0;
@@ -377,7 +377,7 @@ impl Network {
         }
     }
 
-    /// A packet of so many bytes enters the path. Returns when it arrives, if it does.
+    /// Puts a packet of `wire` bytes on the path. Returns when it arrives, if it does.
     fn pass(&mut self, from: End, wire: u64) -> Option<Instant> {
         let path = self.paths[from].clone();
         let count = &mut self.counts[from];

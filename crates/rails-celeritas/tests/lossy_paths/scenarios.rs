@@ -295,8 +295,7 @@ fn busy_control_channel_hides_no_living_host() {
     }
 }
 
-/// Stops the peer, and sends it messages with deadlines of so many ms, each so long after the last
-/// one.
+/// Stops the peer, and sends it messages with deadlines of `deadline` ms, one every `pause` ms.
 fn stop_and_send(network: &mut Network, time: Duration, deadline: u32, pause: u32) {
     network.stop(1, Duration::from_secs(3_600));
     let begin = network.passed();

@@ -94,7 +94,7 @@ impl Bottleneck {
         self.free_at.saturating_duration_since(self.now)
     }
 
-    /// Runs for that long. Returns what each flow has done meanwhile.
+    /// Runs for `time`. Returns the outcome of each flow.
     pub(crate) fn run(&mut self, time: Duration) -> Vec<Counts> {
         let (before, end) = (self.counts.clone(), self.now + time);
         loop {

@@ -14,7 +14,7 @@ fn path(mbps: f64, queue: Duration) -> Bottleneck {
     Bottleneck::new(1, Line { bits_per_second: mbps * 1e6, queue, delay: 10 * MS, loss: 0.0 })
 }
 
-/// A small message every 20 ms for that time, and then a large one.
+/// A small message every 20 ms for `time`, and then a large one.
 fn small_then_large(time: Duration) -> Plan {
     let small = (0..time.as_millis() as u32 / 20).map(|index| (20 * MS * index, 2_500));
     Plan { source: Box::new(small.chain([(time, 40_000_000)])), ..Plan::endless() }

@@ -45,8 +45,8 @@ impl Cell {
     }
 
     /// No more drops than CUBIC has, but for one in a thousand. Twice the queue of BBR and two
-    /// packets, or two fifths of a round trip: that is what flows of one queue need to share
-    /// it. And 0.9 of the better rate.
+    /// packets, or two fifths of a round trip: flows of one queue need that to share it. And 0.9 of
+    /// the better rate.
     fn is_good(&self) -> bool {
         let two_packets = 2.0 * 12_000.0 / (self.mbps * 1e6);
         let queue = (2.0 * self.bbr.wait() + two_packets).max(0.4 * self.round_trip.as_secs_f64());

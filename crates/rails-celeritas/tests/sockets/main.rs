@@ -432,7 +432,7 @@ async fn runtime_that_computes_ends_no_connection() {
             tokio::task::yield_now().await;
         }
         std::thread::sleep(2 * limit);
-        // The driver is woken before the runtime has asked the kernel for what has come.
+        // The driver is woken before the runtime has asked the kernel for events.
         sent.push(near.try_send(cut(&pattern(300_000, seed), 8192)).unwrap());
     }
     for sending in sent {

@@ -175,7 +175,7 @@ async fn a_flood_of_tls_hellos_is_told_to_try_again() {
     near.and(far).expect("another peer is served");
 }
 
-/// Whether the listener is too busy for one of so many hellos of this mode.
+/// Whether the listener is too busy for one of `hellos` hellos of this mode.
 async fn is_busy_after(listener: &CeleritasListener, mode: Mode, hellos: usize) -> bool {
     let parameters = TransportParameters { longest_chunk: 1, window: 1 };
     let (purpose, stream) = (Purpose::Open, StreamId([1; 16]));

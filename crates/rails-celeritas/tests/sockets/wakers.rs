@@ -150,7 +150,7 @@ async fn waker_that_is_replaced_may_use_the_lane() {
     }
 }
 
-/// So many calls of a task are ready at once.
+/// The number of calls of a task that are ready at once.
 const CALLS: usize = 4_096;
 
 /// How many of the calls are ready before the task has to let others have their turn.

@@ -117,7 +117,7 @@ async fn follow(
     }
 }
 
-/// Tells the follower how the rails and the machine are now.
+/// Passes the present state of the rails and of the machine to the follower.
 fn look(follower: &mut Follower, rails: &Rails, machine: &Topology) {
     follower.update_rails(rails.iter().map(|rail| (*rail.planned()).clone()));
     follower.update_machine(Instant::now(), machine, claimed_by_others(rails), &unbound(rails));
@@ -196,7 +196,7 @@ fn claimed_by_others(rails: &Rails) -> Resources {
     }
 }
 
-/// Tells the end of the following if its thread panics.
+/// Reports the end of the following if its thread panics.
 struct PanicWatch<'a>(&'a WeakRails);
 
 impl Drop for PanicWatch<'_> {

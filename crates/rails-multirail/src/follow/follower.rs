@@ -16,7 +16,7 @@ use std::{
     time::Instant,
 };
 
-/// Plans the rails of a set again after each change of the machine, and says when which of them
+/// Plans the rails of a set again after each change of the machine, and decides when each of them
 /// moves.
 #[derive(Debug)]
 pub(super) struct Follower {
@@ -65,14 +65,14 @@ struct FollowedInterrupt {
 pub(super) enum Step {
     /// To move that rail, and to report the outcome by [`Follower::moved`].
     Move { to: Box<PlannedRail>, reasons: Vec<String> },
-    /// To tell that a part of the request of a rail cannot be met.
+    /// To report that a part of the request of a rail cannot be met.
     Unmet { rail: RailId, reason: String },
     /// To let an interrupt be served on these CPUs again.
     PutBack { interrupt: u32, cpus: CpuSet, found: Option<CpuSet> },
 }
 
 impl Follower {
-    /// Follows the rails of a set that are planned like this, from that machine on.
+    /// Follows the rails of a set, as they were planned on this machine.
     pub(super) fn new(
         request: RailRequest,
         present: Vec<PlannedRail>,
@@ -86,12 +86,12 @@ impl Follower {
         follower
     }
 
-    /// Takes the rails as they are planned: others move them too.
+    /// Takes the present plans of the rails: other callers move them too.
     pub(super) fn update_rails(&mut self, present: impl IntoIterator<Item = PlannedRail>) {
         self.rails.iter_mut().zip(present).for_each(|(rail, present)| rail.present = present);
     }
 
-    /// Takes the machine as it is. Other owners have `claimed` these resources, and the threads of
+    /// Takes the present machine. Other owners have `claimed` these resources, and the threads of
     /// the `unbound` rails may run elsewhere than on their CPUs.
     pub(super) fn update_machine(&mut self, now: Instant, machine: &Topology, claimed: Resources, unbound: &[RailId]) {
         self.request.claimed = claimed;
@@ -277,7 +277,7 @@ impl FollowedRail {
         self.wish.as_ref().is_some_and(|wish| wish.has_failed && is_same_place(&wish.to, to))
     }
 
-    /// The reason, if it is another than the one reported last.
+    /// The reason, unless it is the one reported last.
     fn is_news(&mut self, unmet: Option<String>) -> Option<String> {
         let is_news = unmet != self.told;
         self.told.clone_from(&unmet);

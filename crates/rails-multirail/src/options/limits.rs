@@ -81,9 +81,9 @@ impl Limits {
     /// buffer](crate::StreamOptions::send_buffer), its [unacknowledged
     /// bytes](crate::StreamOptions::max_unacknowledged), and for each of 64 lanes half a mebibyte
     /// and its [longest chunk](crate::StreamOptions::longest_chunk): 101.6 MiB with the default
-    /// options, 64 MiB of which are for the lanes. It takes so much only if its peer opens as
-    /// many lanes and floods them all, and acknowledges and reads nothing, while the
-    /// application writes and does not read.
+    /// options, 64 MiB of which are for the lanes. It takes all of that only if its peer opens as
+    /// many lanes and floods them all, and acknowledges and reads nothing, while the application
+    /// writes and does not read.
     #[must_use]
     pub fn memory(self, bytes: u64) -> Self {
         Self { memory: bytes, ..self }

@@ -105,10 +105,9 @@ impl StreamOptions {
         Self { policy: PolicySource::BuiltIn(policy), ..self }
     }
 
-    /// Shares bytes by the application's own policy: each stream calls `make` once. The policy is
-    /// called under the stream's lock, so it must not use streams: a call that would wait for
-    /// that lock panics. A policy that panics is asked no more, and [`Policy::Adaptive`] takes
-    /// its place.
+    /// Shares bytes by a policy of the application: each stream calls `make` once. The stream calls
+    /// the policy under its lock, so the policy must not use streams: a call that would wait for
+    /// that lock panics. [`Policy::Adaptive`] takes the place of a policy that has panicked.
     #[must_use]
     pub fn own_policy(self, make: impl Fn() -> Box<dyn StripePolicy> + Send + Sync + 'static) -> Self {
         Self { policy: PolicySource::Custom(Arc::new(make)), ..self }
@@ -138,8 +137,7 @@ impl StreamOptions {
     /// outside of it, nothing watches.
     ///
     /// # Panics
-    /// Reads panic on a runtime without its I/O driver (`enable_io` or `enable_all`) that is named
-    /// here.
+    /// If a runtime without an I/O driver (`enable_io`, `enable_all`) is named here, reads panic.
     #[must_use]
     pub fn application_runtime(self, runtime: &Handle) -> Self {
         Self { application_runtime: Some(runtime.id()), ..self }
@@ -308,13 +306,12 @@ impl StreamOptions {
     ///
     /// Several rails write to such a buffer, so it cannot be local to all of them, and the thread
     /// that reads the message is on one node at most. Without interleaving, each page of a new
-    /// buffer lies on the node of the rail that happened to receive it, and stays there when
-    /// the buffer is used again. With interleaving, the memory controllers of the nodes share
-    /// each message evenly, whichever rail receives a part: the memory interleaving of
-    /// the Rails Toolkit paper (sections II.A and III.B). On two nodes half of a rail's writes then
-    /// go to the remote one. It suits machines whose bottleneck is the memory of one node, and
-    /// not the link between nodes. Chunks of bytes are not interleaved: one rail writes to
-    /// each.
+    /// buffer lies on the node of the rail that happened to receive it, and stays there when the
+    /// buffer is used again. With interleaving, the memory controllers of the nodes share each
+    /// message evenly, regardless of the rail that receives a part: the memory interleaving of the
+    /// Rails Toolkit paper (sections II.A and III.B). On two nodes half of a rail's writes then go
+    /// to the remote one. It suits machines whose bottleneck is the memory of one node, and not the
+    /// link between nodes. Chunks of bytes are not interleaved: one rail writes to each.
     ///
     /// The policy of each buffer is read back. If the kernel does not apply it, the buffer comes
     /// from the heap, or lies on a part of the nodes, and the log says so. On one node the
@@ -395,7 +392,7 @@ impl StreamOptions {
         TransportParameters { longest_chunk: self.longest_chunk as u32, window: self.window }
     }
 
-    /// This end of a new stream, to a peer with these parameters.
+    /// Makes this end of a new stream, to a peer with these parameters.
     pub(crate) fn connection(&self, theirs: TransportParameters) -> Connection {
         let config = Config {
             longest_chunk: self.longest_chunk,

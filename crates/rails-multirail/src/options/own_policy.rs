@@ -1,4 +1,4 @@
-//! An application's own policy, which may panic.
+//! A policy of the application, which may panic.
 
 use rails_proto::policy::{Adaptive, Decision, LaneView, Policy, SchedulerView, Sent, StripePolicy};
 use std::{
@@ -8,7 +8,7 @@ use std::{
 
 /// A policy of the application until it panics, and [`Adaptive`] from then on. The scheduler calls
 /// it where an unwinding thread would leave the stream in between two states, and from destructors,
-/// where a second panic ends the process. Of the panic the process' panic hook tells.
+/// where a second panic ends the process. The process's panic hook reports the panic.
 #[derive(Debug)]
 pub(super) struct OwnPolicy {
     policy: Box<dyn StripePolicy>,

@@ -1,4 +1,5 @@
-//! Buffers that come back to the stage that fills them, with the bytes of the item before.
+//! Buffers that come back to the stage that fills them. A buffer still has the bytes of the last
+//! item.
 
 use super::stats::BufferStats;
 pub use rails_bind::memory::PooledBuffer as Buffer;
@@ -9,7 +10,7 @@ use rails_topo::{NodeId, NodeSet};
 #[derive(Debug, Clone)]
 pub(super) struct Buffers {
     pub(super) pool: BufferPool,
-    /// The node that the buffers were asked for on.
+    /// The node that was requested for the buffers.
     node: Option<NodeId>,
 }
 

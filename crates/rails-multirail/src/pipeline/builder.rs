@@ -87,7 +87,8 @@ struct Described<'r> {
     buffers: Option<Buffers>,
 }
 
-/// Held by a stage until it has ended in any way, by a panic too: closes both of its channels.
+/// Closes both channels of a stage when dropped. The stage holds it until it has ended in any way,
+/// by a panic too.
 pub(super) struct StageEnd {
     meter: Arc<Meter>,
     ended: Arc<AtomicUsize>,

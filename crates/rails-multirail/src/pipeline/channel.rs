@@ -16,17 +16,17 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// The end that sends. It stays open when it is dropped: [`SenderEnd`] closes it.
+/// The end that sends. Dropping it leaves the channel open: [`SenderEnd`] closes it.
 pub(super) struct Sender<T> {
     ring: Producer<T>,
     items: Items<T>,
     ends: Arc<Ends>,
 }
 
-/// The end that receives. It stays open when it is dropped: [`close`](Self::close) closes it, or
-/// [`ReceiverEnd`].
+/// The end that receives. Dropping it leaves the channel open: [`close`](Self::close) or
+/// [`ReceiverEnd`] closes it.
 ///
-/// A long channel gives it several items at a time, for one fence instead of one each.
+/// From a long channel, the receiver takes several items at a time, with one fence for all of them.
 pub(super) struct Receiver<T> {
     items: Items<T>,
     ends: Arc<Ends>,
@@ -49,9 +49,9 @@ pub(super) struct ReceiverEnd {
 /// Tells a sender whether an item would be refused.
 pub(super) struct Closing(Arc<Ends>);
 
-/// The end of the ring at which items come off. The receiver has it, and each end that may have to
-/// empty the ring after the receiver has closed or was leaked. So the lock is free while the
-/// channel is open.
+/// The consuming end of the ring. The receiver has it, and so have the handles that may have to
+/// empty the ring after the receiver has closed or was leaked: while the channel is open, no other
+/// thread takes the lock.
 struct Items<T>(Arc<Mutex<Consumer<T>>>);
 
 /// The end of a sender.
@@ -82,12 +82,12 @@ pub(super) enum NotSent<T> {
 struct Ends {
     sender: End,
     receiver: End,
-    /// Tells the sender that the receiver has closed, where it waits for something other than room.
+    /// Wakes a sender that waits for something other than room, when the receiver closes.
     closing: Signal,
 }
 
-/// One end: it writes here when it sleeps and when it closes, and the other end reads here at every
-/// item. On cache lines of its own, of which x86 fetches two at a time.
+/// The state of one end, which it writes when it sleeps and when it closes, and which the other end
+/// reads at every item. On cache lines of its own, of which x86 fetches two at a time.
 #[repr(align(128))]
 struct End {
     signal: Signal,
@@ -95,7 +95,7 @@ struct End {
     state: AtomicU8,
 }
 
-/// A channel whose ring holds that many items; the receiver takes off less than a quarter of them
+/// A channel whose ring holds `length` items; the receiver takes off less than a quarter of them
 /// besides. All its memory is allocated here.
 pub(super) fn channel<T>(length: NonZeroUsize) -> (Sender<T>, Receiver<T>) {
     let batch = (length.get() / BATCHES).max(1);
@@ -305,7 +305,7 @@ impl End {
     }
 }
 
-/// A channel is as long as so many batches.
+/// The number of batches in a channel.
 const BATCHES: usize = 4;
 const OPEN: u8 = 0;
 const FINISHED: u8 = 1;

@@ -37,11 +37,11 @@ pub struct Output<T> {
     spin: Spin,
 }
 
-/// The time that an end tries again and again.
+/// How long an end tries again and again before it sleeps.
 #[derive(Debug)]
 struct Spin {
     time: Duration,
-    /// Whether the end has tried for so long that the rail's other tasks are due, before the next
+    /// Whether the end has tried long enough for the rail's other tasks to be due, before the next
     /// item.
     owes_turn: bool,
 }

@@ -70,7 +70,7 @@ pub struct FileFrames {
     under_way: VecDeque<Aside<Result<Buffer, FileError>>>,
 }
 
-/// How frames are read.
+/// How the bytes of frames are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reading {
@@ -342,7 +342,7 @@ fn direct(file: &File, frame_bytes: usize, has_frames: bool) -> Result<File, Str
         return Err(format!("a frame of {frame_bytes} bytes is no multiple of {BLOCK}"));
     }
     let refused = |error: io::Error| format!("the file system refuses O_DIRECT: {error}");
-    // This names the opened file, although another one may have its path by now.
+    // The path in `/proc` names the opened file, although another one may have its path by now.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let file = File::options().read(true).custom_flags(O_DIRECT).open(path).map_err(refused)?;
     if has_frames {

@@ -1,4 +1,4 @@
-//! The counters of a stage, and how others read them.
+//! The counters of a stage.
 
 use super::{
     stats::{StageState, StageStats},
@@ -52,8 +52,8 @@ pub(super) struct Meter {
 #[derive(Debug)]
 struct Waits {
     word: AtomicU64,
-    /// The most that was read. A thread that is held up between a look at the clock and the word
-    /// writes a smaller sum.
+    /// The greatest sum that was read: a thread that is held up between reading the clock and
+    /// writing the word writes a smaller one.
     told: AtomicU64,
 }
 
@@ -122,7 +122,7 @@ impl Meter {
         add(&self.dropped, 1);
     }
 
-    /// A stage beside this one has ended before it could.
+    /// Notes that a stage beside this one has ended first.
     pub(super) fn mark_neighbour_ended(&self) {
         self.neighbour_ended.store(true, Release);
     }

@@ -65,7 +65,7 @@ type Outcome = Result<Result<(), Box<dyn Error + Send + Sync>>, TaskError>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct HadStopped(bool);
 
-/// The waits at a stage, and the number of looks in a row at which each went on.
+/// The waits of a stage, with the number of checks in a row at which each went on.
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
     items_in: u64,
@@ -308,8 +308,8 @@ fn stalled(meters: &[Arc<Meter>], seen: &mut [Seen], limit: Duration) -> Option<
 
 /// Aborted stages are waited for at least this long.
 const ABORT_LIMIT: Duration = Duration::from_secs(1);
-/// How often stages are looked at in the stall limit: a stall that lasts from one look for so many
-/// more is found. So it is found after the limit and a quarter of it at most.
+/// How often stages are looked at in the stall limit. A stall is found at this number of looks
+/// after the first that saw it: after the limit and a quarter of it at most.
 const LOOKS: u32 = 4;
 
 #[cfg(test)]
@@ -319,14 +319,14 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(60);
 
-    /// That many stages, of which each but the source has read all items of the one before.
+    /// `count` stages, of which each but the source has read all items of the one before.
     fn stages(count: usize) -> (Vec<Arc<Meter>>, Vec<Seen>) {
         let meter = |stage: usize| Meter::new(stage.to_string(), Instant::now(), Arc::default());
         ((0..count).map(meter).collect(), vec![Seen::default(); count])
     }
 
-    /// The stage that is found at one of that many looks, and whether it has stalled. `between`
-    /// runs before each.
+    /// The stage that is found at one of `looks` looks, and whether it has stalled. `between` runs
+    /// before each look.
     fn looks(
         (meters, seen): &mut (Vec<Arc<Meter>>, Vec<Seen>),
         looks: u32,

@@ -1,4 +1,4 @@
-//! News for a task that sleeps.
+//! A wake-up for a task that sleeps.
 
 use super::sync::{
     AtomicBool, AtomicWaker,
@@ -9,9 +9,9 @@ use std::task::Waker;
 
 /// Wakes one task, from any thread; it costs no atomic change while the task is awake.
 ///
-/// The task calls [`wait`](Self::wait) and then looks once more whether its wait is over. The
-/// others first change that on which the wait depends, and then [`tell`](Self::tell). A fence on
-/// both sides makes one of the two see the other (Dekker).
+/// The task calls [`wait`](Self::wait) and then looks once more whether its wait is over. Other
+/// threads first change the state on which the wait depends, and then [`tell`](Self::tell). A fence
+/// on both sides makes one of the two see the other (Dekker).
 #[derive(Debug)]
 pub(super) struct Signal {
     is_waiting: AtomicBool,

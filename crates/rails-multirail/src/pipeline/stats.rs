@@ -59,7 +59,7 @@ pub struct StageStats {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct BufferStats {
-    /// The node that the buffers were asked for on; `None` if the stage's runtime has no known
+    /// The node that was requested for the buffers; `None` if the stage's runtime has no known
     /// node, and the kernel chose. The kernel may have placed pages elsewhere, or moved them:
     /// [`Output::buffer_residency`](super::Output::buffer_residency) reads their nodes back.
     pub wished_node: Option<NodeId>,

@@ -1,4 +1,4 @@
-//! The bandwidth of rails, each by itself and all together.
+//! The bandwidth of rails: of each by itself, and of all together.
 
 use super::{Capacity, Expected, PlannedRail, devices::carriers};
 use rails_topo::{Bandwidth, Locality, Nic};

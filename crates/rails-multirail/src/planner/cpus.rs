@@ -35,7 +35,7 @@ struct NicPlace<'a> {
     serving: CpuSet,
 }
 
-/// The surroundings of the CPU that is sought.
+/// The criteria by which a CPU is sought.
 pub(super) struct Sought<'s> {
     /// The place of each of the rail's devices.
     pub(super) near: Vec<Place>,
@@ -332,8 +332,8 @@ pub(super) fn core_around(topology: &Topology, id: CpuId) -> CpuSet {
 /// The rank of a rail's CPUs, its lane's first, if it asks for some; the lowest is the best.
 ///
 /// Rails that move to lower ranks only, one at a time, come to rest: of all that is summed here,
-/// the rails beside alone depend on other rails, and a rail that leaves so many for fewer takes as
-/// many pairs from the machine's total.
+/// only the number of rails beside depends on other rails, and a rail that moves to where that
+/// number is smaller by n takes n pairs from the machine's total.
 pub(super) fn place_rank(chosen: &[Candidate], asked: Option<&CpuSet>) -> impl Ord + use<> {
     let (lane, tasks) = chosen.split_at(1.min(chosen.len()));
     let far = |cpus: &[Candidate]| -> (usize, u128) {

@@ -17,7 +17,7 @@ use rails_topo::{CpuId, CpuSet, Nic, NodeId};
 pub(super) struct PlacedLane<'a> {
     pub(super) rail: ResolvedRail<'a>,
     pub(super) chosen: Candidate,
-    /// The surroundings in which the CPU was sought.
+    /// The criteria by which the CPU was sought.
     pub(super) sought: Sought<'a>,
     /// The number of CPUs among which it was chosen.
     pub(super) usable: usize,
@@ -132,7 +132,7 @@ pub(super) fn place_lane<'a>(
     Ok(PlacedLane { usable: candidates.len(), rail, chosen, sought, asked, memory, rejected })
 }
 
-/// The error for a rail of that many cores: rails that share cores need the cores of each alone.
+/// The error for a rail of `cores` cores: rails that share cores need the cores of each alone.
 pub(super) fn too_few_cores(problem: &Problem<'_>, cores: usize) -> PlanError {
     let request = problem.request();
     let all = |rails: usize| rails.saturating_mul(request.cores.max(1));

@@ -1,4 +1,4 @@
-//! The CPUs that rails are on.
+//! The CPUs that rails occupy.
 
 use rails_topo::{CpuId, CpuSet};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Why a request cannot be met.
+//! Errors of planning.
 
 use super::rail_request::MAX_RAILS;
 use crate::RailId;

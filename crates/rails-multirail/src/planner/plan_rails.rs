@@ -26,7 +26,7 @@ use rails_topo::{CpuSet, Topology};
 /// the fewest other NICs; on a node with room for the rail's tasks; of use to the fewest other
 /// NICs; with the lowest number. Its memory comes from the node nearest to the CPU. The CPUs for
 /// tasks are chosen alike, after those of all lanes, on further cores that share a cache with the
-/// lane's CPU if there are any. A CPU that lacks a required affinity is none of the choice.
+/// lane's CPU if there are any. A CPU that lacks a required affinity is not a candidate.
 ///
 /// Under another numbering of the machine's CPUs a single rail is as well placed. Several rails are
 /// planned one after the other, and are as well placed unless they compete for CPUs: a rail that
@@ -42,7 +42,7 @@ pub fn plan_rails(topology: &Topology, request: &RailRequest) -> Result<RailPlan
         return planned;
     }
     let sharing = RailRequest { claimed: Resources::default(), ..request.clone() };
-    // The error is another than the claims.
+    // Something else than the claims is in the way.
     let Ok(mut plan) = plan_unclaimed(topology, &sharing) else { return planned };
     let cores = |cpus: CpuSet| cpus.iter().fold(cpus.clone(), |all, cpu| all.union(&core_around(topology, cpu)));
     let bound = plan.rails.iter().filter(|rail| rail.bound_cpu().is_some());

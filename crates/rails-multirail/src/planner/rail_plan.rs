@@ -181,7 +181,7 @@ impl PlannedRail {
     }
 }
 
-/// These CPUs and interrupts, and these queues of the interface.
+/// The given CPUs and interrupts, and the given queues of the interface.
 pub(super) fn exclusive_resources<'n>(
     interface: Option<&str>,
     cpus: &'n CpuSet,
@@ -194,7 +194,7 @@ pub(super) fn exclusive_resources<'n>(
 }
 
 impl RejectedCpus {
-    /// These CPUs without `others`; `None` if none is left.
+    /// Takes `others` out of the CPUs; `None` if none is left.
     pub(super) fn without(self, others: &CpuSet) -> Option<Self> {
         let cpus = self.cpus.difference(others);
         (!cpus.is_empty()).then_some(Self { cpus, ..self })

@@ -10,8 +10,8 @@ use std::net::IpAddr;
 /// A request for rails. [`new`](Self::new) asks for one core per rail that other processes may use
 /// as well.
 ///
-/// A request is read from text, which states [`which`](Self::which) rails; all else has its
-/// default:
+/// A request can be parsed from text, which names the rails ([`which`](Self::which)); all else has
+/// its default:
 ///
 /// | text | meaning |
 /// |---|---|
@@ -68,8 +68,8 @@ pub enum Which {
     Auto,
     /// A number of rails, on the best NICs.
     Count(usize),
-    /// Rails on the loopback interface: that many, or one per core that may be used and at least
-    /// two.
+    /// Rails on the loopback interface: this number, or with `None` one per core that may be used
+    /// and at least two.
     Loopback(Option<usize>),
     /// The listed rails.
     Listed(Vec<RailWish>),
@@ -98,7 +98,7 @@ pub enum Part {
     /// each time that the lane is dialled: so it outlives a change of the address. The routes
     /// begin it at this address now, and the rail is planned for the NIC that has the address.
     Routed(IpAddr),
-    /// That many cores.
+    /// A number of cores.
     Cores(usize),
 }
 
@@ -173,10 +173,10 @@ pub struct Affinities {
 pub enum Need {
     /// A rail without it is not planned, and a CPU without it is not chosen, if another has it.
     Required,
-    /// The planner brings it about where it can. It moves no interrupts.
+    /// The planner provides it where it can. No interrupt is moved for it.
     #[default]
     Preferred,
-    /// The planner pays no heed to it; without memory affinity, it binds no memory.
+    /// The planner ignores it; without memory affinity, it binds no memory.
     Unwanted,
 }
 
@@ -210,8 +210,8 @@ impl RailRequest {
         Self::new(Which::Count(rails))
     }
 
-    /// Rails on the loopback interface: that many, or one per core that may be used and at least
-    /// two.
+    /// Rails on the loopback interface: this number, or with `None` one per core that may be used
+    /// and at least two.
     pub fn loopback(rails: impl Into<Option<usize>>) -> Self {
         Self::new(Which::Loopback(rails.into()))
     }
@@ -247,9 +247,9 @@ impl RailRequest {
 }
 
 impl Nearness {
-    /// The better one for a transport: on another core for TCP, which works in the interrupt as
-    /// well as in the thread, and on the same CPU for the others ("Towards Terabit/s Systems",
-    /// the toolkit's poster).
+    /// The better choice for a transport: another core for TCP, which works in the interrupt as
+    /// well as in the thread, and the same CPU for the others ("Towards Terabit/s Systems", the
+    /// toolkit's poster).
     pub fn of_transport(scheme: Scheme) -> Self {
         if scheme == Scheme::TCP { Self::SharedCache } else { Self::SameCpu }
     }

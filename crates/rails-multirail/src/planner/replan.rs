@@ -1,4 +1,4 @@
-//! Planning again, for rails that run while the machine changes.
+//! Planning again, for running rails after a change of the machine.
 
 use super::{
     PlanError, PlannedRail, RailRequest, Which,
@@ -16,7 +16,7 @@ use super::{
 use rails_bind::claims::Resources;
 use rails_topo::{CpuId, CpuSet, Nic, Topology};
 
-/// A rail that runs, planned again.
+/// A running rail, planned again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Replanned {
@@ -66,7 +66,7 @@ pub fn replan_rails(
     Ok(present.iter().zip(replaced).zip(shares).map(plan).collect())
 }
 
-/// A rail that runs, with its place on the machine as it is now.
+/// A running rail, with its place on the present machine.
 struct Replaced<'a> {
     place: NewPlace<'a>,
     /// The part of the request that cannot be met.

@@ -1,4 +1,4 @@
-//! Whether a set of rails follows the machine, and the subscribers that hear of it.
+//! Whether a set of rails follows the machine, and the subscribers to the changes.
 
 use super::{RailEvent, RailEventKind};
 use crate::RailId;
@@ -29,8 +29,8 @@ impl Default for Following {
 }
 
 impl Following {
-    /// Has `start` begin the following, unless it goes on already; `false` if it does. Dropping the
-    /// sender that `start` returns has to end the following.
+    /// Has `start` begin the following, unless it goes on already: then returns `false`. Dropping
+    /// the sender that `start` returns has to end the following.
     pub(crate) fn begin<E>(&self, start: impl FnOnce() -> Result<oneshot::Sender<()>, E>) -> Result<bool, E> {
         let mut stop = self.lock();
         if goes_on(&stop) {

@@ -196,8 +196,8 @@ impl Rails {
         self.0.rails.is_empty()
     }
 
-    /// This end's offers for a [`pair`](crate::pair)ing over that transport: every address of every
-    /// rail, with port 0.
+    /// The candidates of this end for a [`pair`](crate::pair)ing over that transport: every address
+    /// of every rail, with port 0.
     pub fn offers(&self, scheme: Scheme) -> Vec<LaneCandidate> {
         self.iter().flat_map(|rail| rail.offers(scheme)).collect()
     }
@@ -207,7 +207,7 @@ impl Rails {
         self.0.rails.iter()
     }
 
-    /// The rail of that number; `None` where there are not so many. `rails[id]` panics there.
+    /// The rail with this number; `None` if there is none. `rails[id]` panics then.
     pub fn get(&self, id: RailId) -> Option<&Rail> {
         self.0.rails.get(id.0)
     }
@@ -265,7 +265,7 @@ impl Rails {
     /// [`ListenerClosed::RailsStopped`]: crate::ListenerClosed::RailsStopped
     ///
     /// # Errors
-    /// [`ShutdownError`] of the first rail that has not ended in that time.
+    /// [`ShutdownError`] of the first rail that has not ended within `limit`.
     ///
     /// # Panics
     /// Outside a tokio runtime with time enabled.
@@ -505,7 +505,8 @@ impl Rail {
         Ok(begins_elsewhere)
     }
 
-    /// Claims what a place needs beyond that which the rail has; nothing if all threads have ended.
+    /// Claims the resources of a place that the rail does not have yet; none if all threads have
+    /// ended.
     fn claim_more(&self, to: &PlannedRail) -> Result<Option<Claim>, ClaimError> {
         let Some(all) = self.claims.upgrade() else { return Ok(None) };
         let held: Resources = claims_of(&all, self.id).iter().flat_map(|claim| claim.resources().iter()).collect();
@@ -672,7 +673,8 @@ fn cpus(planned: &PlannedRail, task_cpus: &[CpuId]) -> Vec<CpuId> {
     std::iter::once(planned.cpu).chain(task_cpus.iter().copied()).collect()
 }
 
-/// A thread that has ended is as good as bound, and so is one that the system does not let bind.
+/// Whether the thread of a runtime still has the CPUs that it was bound to, with `cpu` among them.
+/// A thread that has ended counts as bound, and so does one that the system refuses to bind.
 fn is_bound_to(runtime: &RailRuntime, cpu: CpuId) -> bool {
     match (&runtime.placement().cpus, runtime.cpus_now()) {
         (Err(_), _) | (_, Err(_)) => true,
@@ -705,8 +707,8 @@ fn distinct(all: impl Iterator<Item = Unheld>) -> Vec<Unheld> {
     distinct
 }
 
-/// The former places of the threads of a move. Dropping it takes them back: the move has failed, or
-/// its future was dropped.
+/// The former places of the threads of a move. Dropping it moves the threads back: the move has
+/// failed, or its future was dropped.
 struct WayBack<'a> {
     places: Vec<(&'a RailRuntime, CpuSet, Option<MemoryPolicy>)>,
 }
@@ -745,7 +747,8 @@ mod tests {
     use nix::errno::Errno;
     use rails_lab::Sandbox;
 
-    /// Otherwise the follower would move such rails at each change of the machine.
+    /// An unheld binding counts as held: otherwise the follower would move such rails at each
+    /// change of the machine.
     #[test]
     fn unheld_binding_is_as_good_as_one() {
         let sandbox = Sandbox::new().deny(Errno::EPERM, &["sched_setaffinity"]);

@@ -97,7 +97,7 @@ struct Running {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A runtime's thread, as it has placed itself.
+/// The placement of a runtime's thread, its handle, and its threads for work that computes.
 type Built = (Placement, Handle, Arc<Threads>);
 
 /// The time that the drop of a [`RailRuntime`], or of the last clone of [`Rails`](crate::Rails),
@@ -223,10 +223,10 @@ impl RailRuntimeBuilder {
     }
 
     /// Sets how long the thread stays awake when it has nothing left to do, before it sleeps: at
-    /// most [`LONGEST_SPIN`]. Default: zero. An event in that time is seen in about a
-    /// microsecond, where waking a sleeping thread takes tens of them. The time is counted from
-    /// the moment at which the work that woke the thread was done, and is not extended by
-    /// events: a rail with steady traffic sleeps once in each such time.
+    /// most [`LONGEST_SPIN`]. Default: zero. An event in this time is seen in about a microsecond,
+    /// where waking a sleeping thread takes tens of them. The time is counted from the moment at
+    /// which the work that woke the thread was done, and is not extended by events: a rail with
+    /// steady traffic sleeps once in each such time.
     ///
     /// Spinning costs the CPU all the while, also where other threads need it. A lane's `busy_poll`
     /// is another thing: there the kernel polls the NIC's queue during a system call.
@@ -338,8 +338,8 @@ impl RailRuntimeBuilder {
                 parking.detach();
                 alive.life.enter(Stage::Stopping);
                 beside.end();
-                // This drops the tasks, and then waits for blocking work, without a limit: the limits are the
-                // waiting callers'.
+                // Dropping the runtime drops the tasks, and then waits for blocking work, without a limit: the
+                // limits are the waiting callers'.
                 drop(runtime);
                 beside.wait();
             }
@@ -577,7 +577,7 @@ impl RailRuntime {
     /// The rail stops also if the future is dropped before it is ready.
     ///
     /// # Errors
-    /// [`ShutdownError`] if the rail has not ended in that time. Its thread then ends by itself,
+    /// [`ShutdownError`] if the rail has not ended within `limit`. Its thread then ends by itself,
     /// once it can.
     ///
     /// # Panics

@@ -28,7 +28,7 @@ pub(super) struct Parking {
     /// The future of `block_on`.
     main: AtomicWaker,
     queues: Option<TaskQueues>,
-    /// The number of times that another thread has bound this one.
+    /// How often another thread has bound this one.
     moves: AtomicU64,
 }
 
@@ -71,7 +71,8 @@ impl Parking {
         .await;
     }
 
-    /// Makes the calling thread run no more tasks. Its runtime has ended.
+    /// Detaches the calling thread, whose runtime has ended, from the queues: it runs no more
+    /// tasks.
     pub(super) fn detach(&self) {
         // The waker has the runtime, and the runtime the hooks with this.
         drop(self.main.take());
@@ -79,12 +80,14 @@ impl Parking {
         Helpers::set_current(None);
     }
 
-    /// Another thread is about to bind this one: it runs no tasks until it is attached anew.
+    /// Notes that another thread is about to bind this one, which then runs no tasks until it is
+    /// attached anew.
     pub(super) fn about_to_move(&self) {
         self.moves.fetch_add(1, SeqCst);
     }
 
-    /// The thread was not bound after all. It may sleep already, and no task would wake it.
+    /// Takes [`about_to_move`](Self::about_to_move) back: the thread was not bound after all. It
+    /// may be asleep already, where no task would wake it.
     pub(super) fn stays(&self) {
         self.moves.fetch_sub(1, SeqCst);
         self.main.wake();

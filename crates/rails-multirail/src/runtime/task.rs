@@ -35,7 +35,7 @@ enum Kind<T> {
     Refused(Option<io::Error>),
 }
 
-/// Aborts a task on a rail, whichever caller waits for it. Dropping it does nothing.
+/// Aborts a task on a rail, from any thread. Dropping the handle does nothing.
 #[derive(Debug, Clone)]
 pub struct RailAbortHandle(Option<Abort>);
 
@@ -134,7 +134,7 @@ impl RailAbortHandle {
     }
 }
 
-/// A task that ends with the task that waits for it: aborting the one aborts the other.
+/// A task that is aborted when the task that waits for it is.
 pub(super) struct Inner<T>(pub(super) JoinHandle<T>);
 
 impl<T> Inner<T> {

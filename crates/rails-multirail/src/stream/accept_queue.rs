@@ -25,8 +25,8 @@ impl AcceptQueue {
         Self { waiting: Mutex::default(), arrived: Notify::new(), ended: watch::Sender::default() }
     }
 
-    /// Whether so many streams wait that the listener opens no further one. Those that are being
-    /// opened still come in.
+    /// Whether the queue is full, so that the listener opens no further stream. Those that are
+    /// being opened still come in.
     pub(super) fn is_full(&self) -> bool {
         self.lock().len() >= BACKLOG
     }
@@ -98,5 +98,5 @@ fn is_closed(ended: &Option<ListenerClosed>) -> bool {
     matches!(ended, Some(ListenerClosed::Closed))
 }
 
-/// The listener opens no stream while so many wait to be accepted.
+/// The listener opens no further stream while this number of them waits to be accepted.
 const BACKLOG: usize = 64;

@@ -141,7 +141,8 @@ impl ActiveLane {
         self.driven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lane, unless another thread drives it: that thread gets `word`.
+    /// Begins a turn with the lane. If another thread drives it, leaves that thread `word`, and
+    /// returns `None`.
     pub(super) fn begin_or_leave(&self, word: Word) -> Option<Driving<'_>> {
         self.turn.begin_or_leave(word).then(|| Driving { driven: self.lock(), _turn: OpenTurn(self) })
     }
@@ -173,7 +174,7 @@ impl ActiveLane {
         self.turn.take(Word::SEND)
     }
 
-    /// Resolves when the task is to drive the lane once more.
+    /// Waits until the task is to drive the lane once more.
     pub(super) async fn woken(&self) {
         self.task.0.notified().await;
     }
@@ -242,8 +243,8 @@ impl ActiveLane {
         Ok(())
     }
 
-    /// Notes that so many bytes have arrived at once: whether they are few decides who receives the
-    /// next ones.
+    /// Notes the number of bytes that have arrived at once: it decides whether the reader or the
+    /// task receives the next ones.
     pub(super) fn note_arrival(&self, driven: &mut Driven, arrived: usize) {
         let protocol = &mut driven.protocol;
         // A small message may come in two pieces. Bulk data comes in many, and chunks are short on a slow

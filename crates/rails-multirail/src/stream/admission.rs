@@ -20,7 +20,7 @@ pub(super) struct Handshakes(Mutex<Table>);
 
 type Table = admission::Handshakes<oneshot::Sender<Limit>>;
 
-/// The place of one handshake, until this is dropped.
+/// The place of one handshake, held until dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     handshakes: Arc<Handshakes>,
@@ -313,7 +313,7 @@ mod tests {
         assert!(stays.try_recv().is_err(), "mute peers make room for each other");
     }
 
-    /// A maker of streams.
+    /// Makes streams.
     struct House {
         rails: Rails,
     }

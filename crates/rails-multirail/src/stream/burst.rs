@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Says which small writes wait for the next ones, to leave in one chunk with them.
+/// Decides which small writes wait for the next ones, to leave in one chunk with them.
 ///
 /// A task that has more requests at hand than the one it answers writes again at once. A chunk for
 /// each answer would cost a system call and a wake of the peer for each. But a task that computes
@@ -53,8 +53,8 @@ impl Burst {
         waits
     }
 
-    /// The writes that waited leave. The task may wait before its next write, which says nothing
-    /// about its haste.
+    /// Lets the waiting writes leave. The task may wait before its next write, which is no sign
+    /// that it is slow.
     pub(super) fn end(&mut self, now: Instant) {
         self.leave(now);
         self.last = None;
@@ -74,7 +74,7 @@ impl Burst {
 /// A task that writes within this time of its last write has come back at once. A chunk of its own
 /// costs as much.
 const AT_ONCE: Duration = Duration::from_micros(20);
-/// After so many such writes in a row the next ones wait at first, and after so many at the most.
+/// The number of such writes in a row after which the next ones wait: at first, and at the most.
 const MIN_QUICK: u32 = 8;
 const MAX_QUICK: u32 = 4096;
 /// The longest that a write waits while others follow it at once.

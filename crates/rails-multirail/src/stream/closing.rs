@@ -1,4 +1,4 @@
-//! The steps of an orderly end, which wait for a peer that makes progress and give the others up.
+//! The steps of an orderly end, each of which waits as long as the peer makes progress.
 
 use super::{MultiRailStream, StreamShared, patience::within, wakers::among_others};
 use crate::CloseError;

@@ -91,7 +91,7 @@ struct Route {
 }
 
 impl Dialer {
-    /// A dialer for a stream of that many lanes, which no lane has opened yet.
+    /// A dialer for a stream of `lanes` lanes, which no lane has opened yet.
     pub(super) fn new(lanes: u16, rails: &Rails, options: &StreamOptions, credentials: Credentials) -> Arc<Self> {
         let dialer = Arc::new(Self {
             lanes,
@@ -586,7 +586,7 @@ impl Drop for Trying<'_> {
     }
 }
 
-/// Tells the stream that a lane did not come up, and says whether the stream is over.
+/// Tells the stream that a lane did not come up. Returns whether the stream is over.
 fn dial_failed(shared: &StreamShared, path: Path, error: &JoinError) -> bool {
     shared.with(|state| {
         state.connection.dial_failed(Instant::now().into_std(), path.index, error.refused());
@@ -594,7 +594,7 @@ fn dial_failed(shared: &StreamShared, path: Path, error: &JoinError) -> bool {
     })
 }
 
-/// Waits until no lane is up: the stream needs any that comes.
+/// Waits until no lane is up: then the stream needs any lane that comes.
 async fn alone(shared: &StreamShared) {
     // The channel lives as long as `shared`, so waiting for it cannot fail.
     let _ = shared.lanes_up.subscribe().wait_for(|up| *up == 0).await;

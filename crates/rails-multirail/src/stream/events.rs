@@ -31,7 +31,7 @@ pub struct StreamEvent {
     pub error: Option<String>,
 }
 
-/// Keeps the newest events, and those of which subscribers and the log are to hear.
+/// Keeps the newest events, and those that were not published to subscribers and the log yet.
 #[derive(Debug)]
 pub(super) struct EventLog {
     start: Instant,
@@ -76,8 +76,8 @@ impl EventLog {
         !self.news.is_empty()
     }
 
-    /// Takes the events to publish, and gives the subscribers, if any. `None` if there is nothing
-    /// to tell, or if another thread publishes events, which calls this once more.
+    /// Takes the events to publish, with the sender for subscribers, if there are any. `None` if
+    /// there are no events, or another thread publishes them: that thread calls this once more.
     pub(super) fn begin_publishing(&mut self) -> Option<(Vec<News>, Option<broadcast::Sender<StreamEvent>>)> {
         if self.is_publishing || self.news.is_empty() {
             return None;
@@ -99,7 +99,7 @@ impl EventLog {
     }
 }
 
-/// An event of which subscribers and the log are to hear.
+/// An event that is to be published to subscribers and to the log.
 #[derive(Debug)]
 pub(super) struct News {
     pub(super) event: StreamEvent,

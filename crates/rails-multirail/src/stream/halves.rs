@@ -58,8 +58,8 @@ pub struct OwnedWriteHalf {
 pub struct ReuniteError(pub OwnedReadHalf, pub OwnedWriteHalf);
 
 impl MultiRailStream {
-    /// Splits the stream into its two directions, for one task that uses both at the same time.
-    /// This costs nothing.
+    /// Splits the stream into its two directions, for one task that uses both at the same time. The
+    /// split costs nothing.
     pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
         (ReadHalf { shared: &self.shared, reading: &mut self.reading }, WriteHalf { shared: &self.shared })
     }
@@ -99,7 +99,7 @@ impl<'a> ReadHalf<'a> {
         Poll::Ready(Ok(self.reading))
     }
 
-    /// Drops that many of the bytes at hand.
+    /// Drops the first `count` of the bytes at hand.
     pub(super) fn consume_front(&mut self, count: usize) {
         self.reading.advance(count);
         self.shared.note_at_hand(!self.reading.is_empty());

@@ -6,8 +6,9 @@ use super::sync::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 
-/// Says who receives the next arrival of a lane. While arrivals are small, a reader that waits
-/// does; the lane's task receives all others, and those for which the reader does not come.
+/// Decides whether a waiting reader or the lane's task receives the next arrival. While arrivals
+/// are small, it is the reader; the task receives all others, and those for which the reader does
+/// not come.
 ///
 /// Every change is a swap, so that the changes of a flag have one order in which each sees the one
 /// before.

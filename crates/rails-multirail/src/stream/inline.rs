@@ -134,7 +134,7 @@ impl StreamShared {
     }
 }
 
-/// The end of the turn of a task that has let writes wait.
+/// Sends waiting writes at the end of the turn of the task that has let them wait.
 struct EndOfTurn(Weak<StreamShared>);
 
 impl Drop for EndOfTurn {

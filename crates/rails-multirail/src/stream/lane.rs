@@ -24,7 +24,7 @@ use std::{
 };
 use tokio::{runtime::Handle, task::yield_now, time::sleep};
 
-/// Drives one lane that has joined, over any transport.
+/// Drives one lane that has joined.
 pub(crate) struct LaneDriver {
     pub(crate) shared: Arc<StreamShared>,
     pub(crate) lane: Arc<ActiveLane>,

@@ -522,8 +522,8 @@ impl Registry {
     }
 }
 
-/// Opens a connection on the calling runtime, and waits until the runtime knows what has arrived at
-/// the socket: it has to look for events once. `None` if the connection was lost meanwhile.
+/// Opens a connection on the calling runtime, and waits until the runtime has looked for events
+/// once, and knows whether bytes have arrived. `None` if the connection was lost meanwhile.
 async fn first_look(lane: IncomingLane) -> Option<Arc<dyn Lane>> {
     let peer = lane.peer_addr();
     match lane.open() {

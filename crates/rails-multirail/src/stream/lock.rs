@@ -124,7 +124,7 @@ pub(super) fn keep(bytes: Bytes) -> Bytes {
     Bytes::from_owner(Foreign(bytes))
 }
 
-/// Says that foreign code begins here.
+/// Asserts that foreign code may run here.
 ///
 /// # Panics
 /// In builds with debug assertions, if this thread holds a lock.
@@ -137,7 +137,7 @@ fn drop_caught(bytes: Bytes) {
     run_caught("the owner of written bytes has panicked as it was dropped", move || drop(bytes));
 }
 
-/// Runs foreign code. Its panic ends with it, and is an error in the log.
+/// Runs foreign code, and catches its panic, which is an error in the log.
 pub(super) fn run_caught(panicked: &str, foreign: impl FnOnce()) {
     leave_to_others();
     if let Err(panic) = catch_unwind(AssertUnwindSafe(foreign)) {

@@ -378,7 +378,7 @@ impl Stream for MessageReceiver {
     }
 }
 
-/// Stops receiving: the peer hears of it once bytes of it are left unread.
+/// Stops receiving: the peer learns of it once some of its bytes are left unread.
 impl Drop for MessageReceiver {
     fn drop(&mut self) {
         let unread = self.packet.len() as u64;

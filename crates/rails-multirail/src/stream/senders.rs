@@ -1,4 +1,4 @@
-//! The tasks that send messages on one stream, which has a place for one waker alone.
+//! The tasks that send messages on one stream. The stream itself has a place for one waker only.
 
 use super::{MultiRailStream, wakers::wake};
 use futures_util::task::AtomicWaker;
@@ -24,8 +24,7 @@ struct Senders {
     waker: Waker,
 }
 
-/// The wakers of all senders. The stream keeps this as its waker, so that it must not keep the
-/// stream.
+/// The wakers of all senders. The stream holds them as its waker, so they must not hold the stream.
 #[derive(Debug, Default)]
 struct Waiting(Mutex<Vec<Arc<AtomicWaker>>>);
 

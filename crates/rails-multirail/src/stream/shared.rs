@@ -69,16 +69,16 @@ pub(crate) struct StreamShared {
     pub(crate) over: watch::Sender<bool>,
     /// Wakes the supervisor.
     pub(crate) supervise: Notify,
-    /// Wakes those who wait until the stream has delivered its bytes.
+    /// Wakes tasks that wait until the stream has delivered its bytes.
     delivered: Notify,
-    /// Held while a dropped stream delivers its bytes: the process does not end without it.
+    /// Held while a dropped stream delivers its bytes: the end of the process waits for it.
     last_work: Mutex<Option<LastWork>>,
     /// How long `close` waits without progress.
     pub(super) close_timeout: Duration,
     start: Instant,
     /// Whether the stream's summary was logged.
     summarized: Mutex<bool>,
-    /// Whether the log says that the stream is open.
+    /// Whether the opening of the stream was logged.
     is_told_open: AtomicBool,
     /// The rails that the lanes run on, kept until the last lane has ended.
     pub(super) rails: Rails,
@@ -369,8 +369,8 @@ impl StreamShared {
         result
     }
 
-    /// Tells subscribers and the log of events, in their order: one thread at a time does, and
-    /// others leave theirs to it.
+    /// Publishes events to subscribers and to the log, in their order: one thread at a time does
+    /// so, and other threads leave their events to it.
     fn publish(&self) {
         loop {
             let next = self.lock().events.begin_publishing();

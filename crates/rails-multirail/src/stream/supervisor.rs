@@ -19,7 +19,8 @@ pub(super) fn supervise(shared: Arc<StreamShared>) {
     tokio::spawn(Supervisor { shared, rails_tried: 0, has_ended: false }.run());
 }
 
-/// Dropped before its end, it moves on: a rail that stops drops its tasks.
+/// The supervisor of one end. If it is dropped before its end, by a rail that stops, it moves to
+/// the next rail.
 struct Supervisor {
     shared: Arc<StreamShared>,
     /// The number of rails that the supervisor has moved to.

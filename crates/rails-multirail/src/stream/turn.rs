@@ -1,11 +1,11 @@
-//! Whose turn it is to drive a lane: its task's or a caller's.
+//! The turns of the threads that drive a lane: its task's, or a caller's.
 
 use super::sync::{
     AtomicU8,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 
-/// Says whether a thread drives a lane, and keeps the word that others have left with that thread
+/// Records whether a thread drives a lane, and the word that others have left for that thread
 /// meanwhile.
 ///
 /// No thread waits for a turn. One that finds it taken leaves word, and the thread that has the

@@ -96,8 +96,8 @@ impl Lane {
     }
 }
 
-/// Runs `model` in every order of its threads with so many preemptions, which is where such faults
-/// show.
+/// Runs `model` in every order of its threads with at most two preemptions, which is where such
+/// faults show.
 fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(2);

@@ -16,7 +16,7 @@ pub(super) struct Unread {
     freed: Notify,
 }
 
-/// The place of an unread connection, until this is dropped.
+/// The place of an unread connection, held until dropped.
 #[derive(Debug)]
 pub(super) struct UnreadPlace {
     unread: Arc<Unread>,
@@ -24,7 +24,7 @@ pub(super) struct UnreadPlace {
 }
 
 impl Unread {
-    /// No connection yet, for so many rails.
+    /// Creates counts of zero for that number of `rails`.
     pub(super) fn new(rails: usize) -> Arc<Self> {
         Arc::new(Self { by_rail: Mutex::new(vec![0; rails]), freed: Notify::new() })
     }

@@ -101,7 +101,7 @@ impl Traffic {
         Self { runtime, stop, received, near, far }
     }
 
-    /// Waits until that many more bytes have arrived.
+    /// Waits until four more pieces have arrived.
     fn carries_on(&self) {
         let goal = self.received.load(Relaxed) + 4 * PIECE;
         let begun = Instant::now();

@@ -52,7 +52,7 @@ impl Peer {
         Self { socket, bytes: vec![7; 512 << 10].into(), batch }
     }
 
-    /// Begins the same chunk of the greatest length on that many further lanes, and gives these.
+    /// Begins the same chunk of the greatest length on `lanes` further lanes, and returns these.
     pub(crate) async fn begin_on_lanes(&self, address: SocketAddr, lanes: u16) -> Vec<TcpStream> {
         let header = Frame::Data(DataHeader::of(0, std::slice::from_ref(&self.bytes), false)).encode();
         let mut sockets = Vec::new();

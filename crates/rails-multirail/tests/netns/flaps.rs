@@ -72,8 +72,8 @@ impl Flap {
         took
     }
 
-    /// The time from the return of the link until its lane has carried so many bytes that it must
-    /// be in use; and the events.
+    /// The time from the return of the link until its lane has carried enough bytes to be in use;
+    /// and the events.
     fn until_used(&self) -> (Duration, String) {
         let ends = self.open();
         self.happen(&ends);

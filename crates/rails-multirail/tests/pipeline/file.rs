@@ -45,7 +45,7 @@ async fn next_by_looks(frames: &mut FileFrames, output: &mut Output<Buffer>) -> 
     }
 }
 
-/// At most that many frames, as a sink gets them from a source with that many buffers.
+/// At most `most` frames, as a sink gets them from a source with `buffers` buffers.
 async fn read(
     mut frames: FileFrames,
     frame_bytes: usize,

@@ -36,7 +36,7 @@ pub(crate) fn buffered(length: usize, count: usize) -> Link {
     Link::new(length).buffers(Side::Consumer, 64, count)
 }
 
-/// Sends that many buffers, numbered from 0 on.
+/// Sends `items` buffers, numbered from 0 on.
 pub(crate) async fn count_to(items: u64, mut output: Output<Buffer>) -> Ended {
     for item in 0..items {
         let buffer = output.buffer().await?;

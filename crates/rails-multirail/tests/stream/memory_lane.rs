@@ -86,7 +86,7 @@ impl MemoryNetwork {
         Self::taking(delay, None)
     }
 
-    /// As `new`, with lanes that take that many bytes from the dialling end, and then no more.
+    /// As `new`, with lanes that take at most `most` bytes from the dialling end.
     pub(crate) fn taking(delay: Duration, most: Option<usize>) -> Self {
         let (listening, first, made, open) = Default::default();
         Self(Arc::new(Links { listening, delay, most, first, made, open }))

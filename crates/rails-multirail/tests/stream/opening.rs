@@ -36,7 +36,8 @@ enum Trouble {
     /// The address answers the first connection with another protocol, and forwards later ones to
     /// the listener.
     GarbageFirst,
-    /// The address forwards that many messages of the handshake to and from the listener.
+    /// The address forwards this number of messages of the handshake to and from the listener, and
+    /// then none.
     StallsAfter(usize),
 }
 
@@ -71,7 +72,7 @@ async fn trouble(trouble: Trouble, to: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Forwards messages until that many have passed in both directions together, and then none.
+/// Forwards messages until `most` have passed in both directions together, and then none.
 async fn pass(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -103,8 +104,8 @@ fn kinds() -> [(StreamOptions, StreamOptions, usize); 3] {
     [(quick(psk()), psk(), 5), (quick(insecure()), insecure(), 5), (quick(client), server, 8)]
 }
 
-/// Connects to that many addresses, of which only the last is honest, and checks that both ends
-/// have the same single stream.
+/// Connects to `lanes` addresses, of which only the last is honest, and checks that both ends have
+/// the same single stream.
 async fn connects(rails: &Rails, lanes: usize, kind: Trouble, ours: &StreamOptions, theirs: &StreamOptions) {
     let (listener, honest) = listener(rails, theirs).await;
     let mut remotes = Vec::new();

@@ -78,7 +78,7 @@ impl Flood {
         Self { made, over, thread: Some(thread) }
     }
 
-    /// Waits until that many further connections were made.
+    /// Waits until `count` further connections were made.
     async fn rises_by(&self, count: usize) {
         let made = self.made.load(SeqCst);
         let rises = async {
@@ -136,7 +136,8 @@ async fn mute_peers_keep_nobody_out() {
     }
 }
 
-/// As many of one address as a listener takes, and of so many addresses as fill all places.
+/// Each address has as many silent peers as a listener takes from one, and four addresses fill all
+/// its places.
 #[tokio::test]
 async fn peers_that_never_confirm_keep_nobody_out() {
     let rails = rails(1);

@@ -295,7 +295,7 @@ impl Harm {
     }
 }
 
-/// The bytes that arrive before the disturbance: so many that every lane is in the middle of a
+/// The bytes that arrive before the disturbance: enough for every lane to be in the middle of a
 /// chunk.
 const FIRST: usize = 4 << 20;
 /// Every step here is short. A step that takes longer hangs.

@@ -1,11 +1,11 @@
-//! Which connections a listener keeps while their peers have not proved themselves, so that none of
-//! them keeps the others out.
+//! The connections that a listener keeps while their peers have not proved themselves, so that none
+//! of them keeps the others out.
 //!
 //! At a limit a silent connection makes room for the next: one of the lowest [`Standing`] that has
 //! more than its share of the places, of the [`Origin`] that has most of those, and of that the one
 //! that has been silent longest. So a flood displaces itself: a flood from one origin displaces
-//! that origin, mute peers displace no peer that speaks, peers that speak none that has just come,
-//! and peers that prove themselves and go no further no other origin.
+//! that origin, mute peers displace no peer that speaks; peers that speak displace none that has
+//! just come; and peers that prove themselves and go no further displace no other origin.
 
 mod rate;
 
@@ -23,9 +23,9 @@ use std::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin(IpAddr);
 
-/// The evidence that the peer of a connection is no stranger. Each kind but the last has a quarter
-/// of a limit's places as its share, and the last has three quarters; others use those that it
-/// leaves free.
+/// The evidence that the peer of a connection is no stranger. [`Proved`](Self::Proved) peers have
+/// three quarters of a limit's places as their share, and each other kind a quarter; any kind uses
+/// places that others leave free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// The peer has sent nothing.
@@ -52,18 +52,18 @@ pub struct Handshakes<T> {
     events: u64,
 }
 
-/// Names a connection in its handshake.
+/// The identifier of a connection in its handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HandshakeId(u64);
 
-/// The outcome for a connection that has come.
+/// The outcome of [`Handshakes::enter`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Entry<T> {
     /// The connection has a free place.
     Free(HandshakeId),
     /// Another connection has made room, and is forgotten: the caller ends that one.
     Instead {
-        /// The name of the connection that has come.
+        /// The identifier of the newcomer.
         id: HandshakeId,
         /// The handle of the other one.
         evicted: T,
@@ -96,14 +96,15 @@ impl Origin {
 }
 
 impl<T> Handshakes<T> {
-    /// Connections of which at most `max` are in their handshake at a time, and at most
-    /// `max_per_origin` of one origin. Either is at least 1.
+    /// Creates an empty set of at most `max` connections, of which at most `max_per_origin` are of
+    /// one origin. Either limit is at least 1.
     pub fn new(max: usize, max_per_origin: usize) -> Self {
         let [max, max_per_origin] = [max, max_per_origin].map(|limit| limit.max(1));
         Self { max, max_per_origin, pending: BTreeMap::new(), events: 0 }
     }
 
-    /// Takes in a connection whose peer has sent nothing so far; at a limit it looks at all others.
+    /// Adds a connection whose peer has sent nothing so far. At a limit this call looks at all
+    /// others.
     pub fn enter(&mut self, peer: IpAddr, is_familiar: bool, handle: T) -> Entry<T> {
         let origin = Origin::of(peer);
         let standing = if is_familiar { Standing::Familiar } else { Standing::Mute };
@@ -120,8 +121,8 @@ impl<T> Handshakes<T> {
         }
     }
 
-    /// The listener has heard of a connection, whose peer has this standing unless it has a better
-    /// one. `false` if the connection has made room for another.
+    /// Notes that the peer of a connection has sent something. The peer has this standing from now
+    /// on, unless it has a better one. `false` if the connection has made room for another.
     pub fn heard(&mut self, id: HandshakeId, standing: Standing) -> bool {
         let heard = self.event();
         let Some(pending) = self.pending.get_mut(&id) else { return false };
@@ -228,7 +229,7 @@ mod tests {
         }
     }
 
-    /// Lets mute peers in, after which the named connections are still there.
+    /// Lets a flood of mute peers in, and checks that the `kept` connections are still there.
     fn outlast(handshakes: &mut Handshakes<u32>, kept: &[HandshakeId], flood: impl Iterator<Item = IpAddr>) {
         for peer in flood {
             enter(handshakes, peer, false);
@@ -328,7 +329,7 @@ mod tests {
         outlast(&mut handshakes, &proved[1..], (10..100).map(stranger));
     }
 
-    /// Peers that prove themselves and go no further, as anybody can where no secret is needed.
+    /// Peers that prove themselves and go no further, as any peer can where no secret is needed.
     #[test]
     fn origins_of_proved_peers_keep_no_other_out() {
         let mut handshakes = Handshakes::new(256, 64);

@@ -35,7 +35,7 @@ struct Busy {
     latest: Instant,
 }
 
-/// The time that one handshake takes off a rate; a second has room for as many.
+/// The time that one handshake takes: a second has room for as many as the rate allows.
 #[derive(Debug, Clone, Copy)]
 struct Rate(Duration);
 
@@ -45,8 +45,8 @@ struct Rate(Duration);
 struct Spent(Option<Instant>);
 
 impl HandshakeRate {
-    /// So many handshakes in a second, of all strangers together, of all others together, and of
-    /// each origin; at least 1 of each.
+    /// The rates in handshakes per second: `of_strangers` for all strangers together, and again for
+    /// all others together, and `of_each_origin`. Each is at least 1.
     pub fn new(of_strangers: u32, of_each_origin: u32) -> Self {
         let [all, each_origin] = [of_strangers, of_each_origin].map(|rate| Rate(SECOND / rate.max(1)));
         let (strangers_spent, familiar_spent) = Default::default();
@@ -80,12 +80,13 @@ impl HandshakeRate {
 }
 
 impl Spent {
-    /// The rate after one handshake more.
+    /// The state after one handshake more.
     fn and(self, now: Instant, rate: Rate) -> Self {
         Self(Some(self.0.map_or(now, |whole_at| whole_at.max(now)) + rate.0))
     }
 
-    /// The room that is left in the second; `None` if more is spent than it has.
+    /// The part of the second that is left after a handshake; `None` if the handshakes take more
+    /// than a second.
     fn left(self, now: Instant) -> Option<Duration> {
         SECOND.checked_sub(self.0?.saturating_duration_since(now))
     }
@@ -102,7 +103,7 @@ mod tests {
         IpAddr::from((0x0a00_0000 + number).to_be_bytes())
     }
 
-    /// The number of handshakes with these peers that begin.
+    /// The number of handshakes with these peers that may begin.
     fn begun(rate: &mut HandshakeRate, now: Instant, peers: impl Iterator<Item = u32>, is_familiar: bool) -> usize {
         peers.filter(|number| rate.begin(now, peer(*number), is_familiar).is_ok()).count()
     }

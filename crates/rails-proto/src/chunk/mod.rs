@@ -23,7 +23,7 @@ pub struct Chunk {
 /// The content of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Content {
-    /// Bytes of a stream of bytes; or none, at the end of any stream.
+    /// Bytes of a stream of bytes; at the end of any stream, no content.
     #[default]
     Bytes,
     /// Whole small messages.
@@ -32,7 +32,7 @@ pub enum Content {
     Part(Part),
 }
 
-/// Small messages of one priority, one behind the other, each behind its length in four bytes.
+/// Small messages of one priority in a row. Each has its length in four bytes before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
     /// The priority of all these messages.
@@ -87,8 +87,8 @@ impl Chunk {
 }
 
 impl Content {
-    /// The content of the rest that begins `bytes` further on; `None` if the content cannot be
-    /// split.
+    /// The content of the rest, after a split `bytes` behind the beginning; `None` if the content
+    /// cannot be split.
     pub(crate) fn behind(self, bytes: u32) -> Option<Self> {
         match self {
             Self::Bytes => Some(Self::Bytes),

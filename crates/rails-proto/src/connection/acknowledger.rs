@@ -18,7 +18,7 @@ pub(super) struct Acknowledger {
     since: Option<Instant>,
 }
 
-/// The receiving side of a stream, of which each acknowledgement tells the peer.
+/// The state of the receiving side that each acknowledgement carries.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Told {
     /// The stream offset that the peer must not pass yet.
@@ -67,14 +67,14 @@ impl Acknowledger {
         self.sent.complete
     }
 
-    /// Whether the peer is to hear of `limit`, which has moved enough since the last
-    /// acknowledgement.
+    /// Whether `limit` has moved so far since the last acknowledgement that the peer needs a new
+    /// one.
     pub(super) fn is_limit_news(&self, limit: u64, window: u64) -> bool {
         limit - self.sent.limit >= part(window, LIMITS_PER_WINDOW)
     }
 
-    /// Gives an acknowledgement if one is due, or if it says something new and a chunk goes out
-    /// anyway.
+    /// Makes an acknowledgement if one is due, or if a chunk goes out anyway and the
+    /// acknowledgement says something new.
     pub(super) fn acknowledge(&mut self, now: Instant, told: Told, has_chunk: bool) -> Option<Ack> {
         let Told { limit, complete, window } = told;
         let is_news = self.chunks > self.sent.chunks;
@@ -103,8 +103,8 @@ impl Default for Acknowledger {
     }
 }
 
-/// A part of the window, at least a byte: else an end with a small window would send
-/// acknowledgements without end.
+/// One of `parts` parts of the window, at least a byte: otherwise an end with a small window would
+/// send acknowledgements without end.
 fn part(window: u64, parts: u64) -> u64 {
     (window / parts).max(1)
 }

@@ -48,8 +48,8 @@ impl Connection {
         self.observe_application(now);
     }
 
-    /// Until a chunk has arrived, waiting bytes go to the lane that `near` gives, if it is as good
-    /// as the others: the lane of the writer's own thread.
+    /// Prefers the lane that `near` gives for waiting bytes, until a chunk has arrived and if the
+    /// lane is as good as the others: that of the writer's own thread.
     pub fn prefer(&mut self, near: impl FnOnce() -> Option<LaneId>) {
         self.lanes.prefer(near);
     }
@@ -84,8 +84,8 @@ impl Connection {
         self.stop_reading(unread);
     }
 
-    /// The stream has only to end: its lanes close at the latest when the stream has lingered and
-    /// had the time to tell the peer.
+    /// Abandons the stream, which has only to end: its lanes close at the latest when the stream
+    /// has lingered and has had the time to tell the peer.
     pub fn abandon(&mut self, now: Instant) {
         if self.ending.abandon(now) {
             self.wakes.supervisor = true;
@@ -110,7 +110,7 @@ impl Connection {
         }
     }
 
-    /// Nothing drives the stream any more at this end: it fails.
+    /// Fails the stream: no runtime drives it at this end any more.
     pub fn runtime_stopped(&mut self, now: Instant) {
         if !self.is_over() {
             self.fail(now, Failure::RuntimeStopped);

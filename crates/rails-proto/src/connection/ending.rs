@@ -10,7 +10,7 @@ use super::Failure;
 use crate::countdown::Countdown;
 use std::time::{Duration, Instant};
 
-/// The state of a stream's end, beside that of the two directions.
+/// How the stream as a whole ends, beside the ends of its two directions.
 #[derive(Debug)]
 pub(super) struct Ending {
     /// For how long the lanes still deliver written bytes after the application has dropped the
@@ -109,7 +109,7 @@ impl Ending {
         self.read_to.is_some()
     }
 
-    /// The stream has only to end. Returns whether its lanes did not know that.
+    /// Abandons the stream, which has only to end. Returns whether its lanes did not know that.
     pub(super) fn abandon(&mut self, now: Instant) -> bool {
         let is_news = self.abandoned.is_none();
         self.abandoned.get_or_insert_with(|| Countdown::new(now, self.linger + FAREWELL));
@@ -131,7 +131,7 @@ impl Ending {
         self.lingers.is_some()
     }
 
-    /// The peer knows of the end of a stream that is done, or nobody is left to hear of it.
+    /// Settles a stream that is done: the peer knows of the end, or no peer is left to hear of it.
     pub(super) fn settle(&mut self) {
         self.settled = true;
     }
@@ -149,7 +149,7 @@ impl Ending {
         self.returns = Some(Countdown::new(now, redial.max(MIN_RETURN)));
     }
 
-    /// A lane has come up: the peer gets to know of the end by the lane.
+    /// Notes that a lane has come up: the peer learns of the end on it.
     pub(super) fn has_returned(&mut self) {
         self.returns = None;
     }

@@ -5,7 +5,7 @@ use crate::scheduler::{ByteCount, Reissued};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// How much of a window is in use.
+/// The use of a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct WindowUse {
     /// The window's size.

@@ -1,4 +1,4 @@
-//! The frames of a stream: what a lane sends next, and what has arrived on it.
+//! The frames of a stream: those that a lane sends next, and those that have arrived on it.
 
 use super::{Admission, Connection, Failure, LaneId, NEEDS_NO_ROOM, Transmit, acknowledger::Told};
 use crate::{
@@ -71,8 +71,8 @@ impl Connection {
         is_news
     }
 
-    /// Appends an acknowledgement if one is due, or if it says something new and a chunk goes out
-    /// anyway.
+    /// Appends an acknowledgement if one is due, or if a chunk goes out anyway and the
+    /// acknowledgement says something new.
     fn acknowledge(&mut self, now: Instant, lane: LaneId, has_chunk: bool, control: &mut Vec<u8>) -> bool {
         let complete = self.incoming.is_complete() && !self.ending.refuses();
         let told = Told { limit: self.incoming.limit(), complete, window: self.incoming.window() };
@@ -97,8 +97,9 @@ impl Connection {
         says
     }
 
-    /// `lane` has nothing more to send. Idle lanes stand by, unless the stream waits for this lane
-    /// alone: then drivers that do not know yet that a lane is to stand by need not wake it.
+    /// Has idle lanes stand by, once `lane` has nothing more to send. They do not if the stream
+    /// waits for this lane alone: then drivers that do not know yet of a lane that is to stand by
+    /// need not wake it.
     fn stand_by_or_down(&mut self, now: Instant, lane: LaneId) {
         let is_waited_for = self.scheduler.lane(lane.0).in_flight() > 0 || !self.scheduler.flight().is_in_flight();
         if is_waited_for && self.lanes.wait_for_one(&self.scheduler) {

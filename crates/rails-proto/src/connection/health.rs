@@ -25,7 +25,7 @@ pub(super) enum Progress {
     Answers,
     /// Nothing on the lane waits for an answer.
     AtRest,
-    /// The lane has made no progress for so long that it stalls.
+    /// The lane has stalled: it has made no progress for too long.
     Stops {
         /// For how long.
         stalled_for: Duration,
@@ -144,7 +144,7 @@ impl Health {
     }
 }
 
-/// A lane without progress for so many round trips is stalled: a single loss delays an
+/// A lane without progress for this number of round trips is stalled: a single loss delays an
 /// acknowledgement by no more than two.
 const PROGRESS_ROUND_TRIPS: u32 = 3;
 /// No lane stalls sooner than this: a peer may delay an acknowledgement by 40 ms (`TCP_DELACK_MIN`

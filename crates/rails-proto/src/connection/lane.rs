@@ -11,7 +11,7 @@ use super::{
 use crate::{link::LinkSample, scheduler::ByteCount, wire::Ack};
 use std::time::{Duration, Instant};
 
-/// The state of a lane, made of parts of its own.
+/// The state of a lane, made of parts.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     up: bool,
@@ -72,12 +72,12 @@ impl Lane {
 
     // Whether the lane asks for something to send.
 
-    /// The lane asks what to send.
+    /// Notes that the lane asks for something to send.
     pub(super) fn ask(&mut self) {
         self.called = false;
     }
 
-    /// The lane has room, and nothing to send.
+    /// Notes that the lane has room, and nothing to send: it is idle.
     pub(super) fn rest(&mut self) {
         self.idle = true;
     }
@@ -97,12 +97,12 @@ impl Lane {
         self.called
     }
 
-    /// The lane resets the stream. Returns whether that is news to the peer.
+    /// Has the lane reset the stream. Returns whether that is news to the peer.
     pub(super) fn say_reset(&mut self) -> bool {
         !std::mem::replace(&mut self.reset_sent, true)
     }
 
-    /// The lane says that this end reads no more. Returns whether that is news to the peer.
+    /// Has the lane say that this end reads no more. Returns whether that is news to the peer.
     pub(super) fn say_stop(&mut self) -> bool {
         !std::mem::replace(&mut self.stop_sent, true)
     }
@@ -134,7 +134,7 @@ impl Lane {
         self.leave.is_agreed() && !self.acknowledger.owes()
     }
 
-    // What arrives on the lane.
+    // Arrivals on the lane.
 
     /// A chunk of `length` bytes has arrived whole. Returns whether an acknowledgement is due now.
     pub(super) fn arrived(&mut self, now: Instant, length: u32, window: u64) -> bool {
@@ -156,13 +156,13 @@ impl Lane {
         &self.acknowledger
     }
 
-    /// Gives an acknowledgement if one is due, or if it says something new and a chunk goes out
-    /// anyway.
+    /// Makes an acknowledgement if one is due, or if a chunk goes out anyway and the
+    /// acknowledgement says something new.
     pub(super) fn acknowledge(&mut self, now: Instant, told: Told, has_chunk: bool) -> Option<Ack> {
         self.acknowledger.acknowledge(now, told, has_chunk)
     }
 
-    // Whether the lane makes progress, and what the scheduler gives it.
+    // The lane's progress, and its use by the scheduler.
 
     /// The progress of the lane.
     pub(super) fn health(&self) -> &Health {

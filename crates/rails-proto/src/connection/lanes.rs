@@ -1,7 +1,7 @@
-//! The lanes of a stream, and which of them are to wake.
+//! The lanes of a stream, and the wakes of their drivers.
 //!
-//! Idle lanes stand by while the stream is at work, for lanes whose threads are busy with something
-//! else.
+//! While the stream is at work, idle lanes stand by: the thread of a lane may be busy with
+//! something else.
 
 use super::{
     LaneId,
@@ -131,14 +131,14 @@ impl Lanes {
         std::mem::take(&mut self.wakes)
     }
 
-    /// Takes the lanes to wake but those that only a stream needs which waits for more than one
-    /// lane.
+    /// Takes the lanes to wake, without those that matter only to a stream that waits for more than
+    /// one lane.
     pub(super) fn take_urgent_wakes(&mut self) -> LaneWakes {
         self.wakes.take_urgent()
     }
 
-    /// Until a chunk has arrived, waiting bytes go to the lane that `near` gives, if it is as good
-    /// as the others.
+    /// Prefers the lane that `near` gives for waiting bytes, until a chunk has arrived and if the
+    /// lane is as good as the others.
     pub(super) fn prefer(&mut self, near: impl FnOnce() -> Option<LaneId>) {
         if self.answering.is_none() {
             self.answering = near().map(|lane| lane.0);

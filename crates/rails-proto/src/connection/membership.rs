@@ -1,4 +1,4 @@
-//! Lanes come and go.
+//! Lanes that join and end.
 
 use super::{Connection, EventKind, Failure, LaneEnd, LaneId, Refused, outage::Delivery};
 use crate::scheduler::LaneTraits;

@@ -190,7 +190,7 @@ impl Connection {
         }
     }
 
-    /// A message may have become whole without a new chunk.
+    /// Notes arrivals after a message may have become whole without a new chunk.
     fn note_arrivals(&mut self, was_complete: bool) {
         if self.incoming.is_complete() && !was_complete {
             self.lanes.wake_all();

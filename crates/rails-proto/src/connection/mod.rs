@@ -11,7 +11,7 @@
 //!
 //! # Parts
 //! [`Connection`] routes calls, frames and timeouts between its parts. A part keeps its fields to
-//! itself, takes values, and returns what happened; no part knows the connection.
+//! itself, takes values, and returns its outcome; no part knows the connection.
 //! - `incoming`: what has arrived, in which form, and the window; the `scheduler` has all that this
 //!   end sends;
 //! - `lanes`: which lanes are up, idle, to wake or to stand by. A `lane` is made of an
@@ -148,8 +148,8 @@ pub enum Transmit {
 }
 
 impl Connection {
-    /// Creates one end of a stream, without lanes. It shares its bytes out by `policy`; `theirs`
-    /// are the peer's parameters.
+    /// Creates one end of a stream, without lanes. `policy` shares its bytes out among the lanes;
+    /// `theirs` are the peer's parameters.
     pub fn new(config: Config, policy: Box<dyn StripePolicy>, theirs: TransportParameters) -> Self {
         let longest_chunk = config.longest_chunk.min(theirs.longest_chunk as usize);
         Self {

@@ -154,7 +154,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
     const LIMIT: Duration = Duration::from_secs(900);
-    /// A stall ends the use of a lane after so long at the soonest.
+    /// The round trips with which a stall ends the use of a lane soonest.
     const ROUND_TRIPS: LinkSample = LinkSample { rtt: Some(MS), rtt_variation: None, min_rtt: Some(MS) };
 
     fn connection() -> Connection {

@@ -139,7 +139,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
     const LIMIT: Duration = Duration::from_secs(10);
 
-    /// Creates one end with that many lanes.
+    /// Creates one end with `lanes` lanes.
     fn end(lanes: u16, now: Instant) -> (Connection, Vec<LaneId>) {
         let mut connection = fixture::end(LIMIT);
         let traits = |number| LaneTraits { number, weight: 1, rtt: Some(20 * MS) };

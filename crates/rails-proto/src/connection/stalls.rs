@@ -120,8 +120,8 @@ impl Clocks {
 }
 
 impl Cause {
-    /// Why a stream with something to send, or with nothing, does not send more.
-    /// `is_usable_lane_idle` says whether a usable lane is idle; `None` without a usable lane.
+    /// Why the sending side of a stream does not send more. `is_usable_lane_idle` says whether a
+    /// usable lane is idle; `None` without a usable lane.
     pub(super) fn of(scheduler: &Scheduler, is_usable_lane_idle: impl FnOnce() -> Option<bool>) -> Self {
         if scheduler.buffer().lanes_worth_of_work() == 0 {
             return match (scheduler.unsent().bytes(), scheduler.unsent().is_finished()) {

@@ -41,11 +41,11 @@ pub enum StandstillCause {
 pub(super) struct Standstill {
     /// When the stream last made progress, or began to wait; `None` while it waits for nothing.
     since: Option<Instant>,
-    /// When to check next. The stream may not stand still by then.
+    /// When to check next. The stream may have moved by then.
     check_at: Option<Instant>,
     /// Whether an event has reported the standstill.
     told: bool,
-    /// The check has a time, which the supervisor does not know yet.
+    /// Whether the supervisor does not know the time of the check yet.
     is_news: bool,
 }
 
@@ -62,7 +62,7 @@ impl Standstill {
         self.check_at = None;
         let since = self.since?;
         if late >= PAUSE {
-            // This end's process was stopped, and what has arrived meanwhile is still to be taken in.
+            // This end's process was stopped, and the arrivals of that time are still to be taken in.
             self.since = Some(if self.told { since } else { now });
             self.check_at = Some(now + FIRST_WARNING);
             return None;
@@ -103,7 +103,7 @@ impl Standstill {
         }
     }
 
-    /// A driver that does not know yet of the check need not make it.
+    /// Calls the check off for a driver that does not know of it yet.
     pub(super) fn call_off(&mut self) {
         if self.take_news() {
             self.check_at = None;
@@ -116,8 +116,8 @@ impl Standstill {
         std::mem::take(&mut self.is_news)
     }
 
-    /// The stream made progress at `at`: new bytes were acknowledged, have arrived or were read.
-    /// Returns how long a standstill lasted which an event has reported.
+    /// Notes that the stream made progress at `at`: new bytes were acknowledged, have arrived or
+    /// were read. Returns how long a standstill lasted which an event has reported.
     pub(super) fn moved(&mut self, now: Instant, at: Instant) -> Option<Duration> {
         let since = self.since.filter(|since| *since < at)?;
         self.since = Some(at);

@@ -1,5 +1,5 @@
-//! The timeouts of a stream and its lanes: the time that passes over the parts, and the events that
-//! come of it.
+//! The timeouts of a stream and its lanes: how time passes for the parts, and the events that come
+//! of it.
 
 use super::{
     Connection, Event, EventKind, LaneId, LaneTimeouts, LinkSample, StallCause, StandstillCause, health::Progress,
@@ -127,8 +127,8 @@ impl Connection {
         }
     }
 
-    /// Nothing has come or gone on `lane` for a while: drops a check for which there is no need any
-    /// more.
+    /// Drops a check of `lane` that is not needed any more. The driver calls this when nothing has
+    /// come or gone on the lane for a while.
     pub fn rest(&mut self, lane: LaneId) {
         let is_in_flight = self.scheduler.lane(lane.0).in_flight_chunks() > 0;
         let is_needed =

@@ -1,5 +1,4 @@
-//! The probes that renew the estimates of a lane to which the scheduler gives nothing while the
-//! stream is at work.
+//! The probes that renew the estimates of a lane which gets nothing while the stream is at work.
 
 use crate::policy::probe_interval;
 use std::time::{Duration, Instant};
@@ -20,23 +19,23 @@ pub(super) struct Unused {
 }
 
 impl Unused {
-    /// The policy gave the lane something. It has left waiting bytes to others for `left_to_others`
-    /// so far.
+    /// Notes that the policy gave the lane something. The lane has left waiting bytes to others for
+    /// `left_to_others` so far.
     pub(super) fn used(&mut self, left_to_others: Duration) {
         *self = Self { left_before: left_to_others, ..Self::default() };
     }
 
-    /// The stream is at work: the next probe has a time.
+    /// Sets a time for the next probe: the stream is at work.
     pub(super) fn begin(&mut self, now: Instant) {
         self.try_at.get_or_insert(now + probe_interval(self.tries));
     }
 
-    /// The stream is not at work any more, or does not need the lane.
+    /// Ends the probes: the stream is not at work any more, or does not need the lane.
     pub(super) fn end(&mut self) {
         self.try_at = None;
     }
 
-    /// The lane had stalled and makes progress again: its probes start afresh.
+    /// Starts the probes afresh: the lane had stalled and makes progress again.
     pub(super) fn begin_anew(&mut self) {
         (self.try_at, self.tries) = (None, 0);
     }
@@ -70,5 +69,5 @@ impl Unused {
     }
 }
 
-/// An event reports a lane that has left waiting bytes to others for so long.
+/// An event reports a lane that has left waiting bytes to others for this time.
 const WORTH_TELLING: Duration = Duration::from_secs(2);

@@ -41,7 +41,8 @@ impl Wakes {
 }
 
 impl LaneWakes {
-    /// Takes all wakes but those that only a stream needs which waits for more than one lane.
+    /// Takes all wakes, without those that matter only to a stream that waits for more than one
+    /// lane.
     pub(super) fn take_urgent(&mut self) -> Self {
         let later = Self { standing_by: self.standing_by, ..Self::default() };
         Self { standing_by: 0, ..std::mem::replace(self, later) }
@@ -57,12 +58,12 @@ impl LaneWakes {
         self.timers |= 1 << lane.0;
     }
 
-    /// `lane`, which is idle, has an earlier timeout than it knows, for the sake of the others.
+    /// Has `lane`, which is idle, stand by for the others: it has an earlier timeout than it knows.
     pub(super) fn stand_by(&mut self, lane: LaneId) {
         self.standing_by |= 1 << lane.0;
     }
 
-    /// Gives the lanes that have no other timeout, and need none for the sake of the others.
+    /// Takes the lanes that were to stand by, and have no other timeout.
     pub(super) fn stand_down(&mut self) -> impl Iterator<Item = LaneId> + use<> {
         members(std::mem::take(&mut self.standing_by) & !self.timers)
     }
@@ -80,8 +81,8 @@ fn members(set: u64) -> impl Iterator<Item = LaneId> {
     std::iter::successors(Some(set).filter(|set| *set > 0), rest).map(|set| LaneId(set.trailing_zeros() as usize))
 }
 
-/// With fewer bytes in flight, a socket has room under any limit: this is half of the least limit
-/// of unsent bytes. The driver of such a lane need not ask its socket.
+/// With fewer bytes in flight, a socket has room under any limit, since this is half of the least
+/// limit of unsent bytes. The driver of such a lane need not ask its socket.
 pub(crate) const NEEDS_NO_ROOM: u64 = 16 << 10;
 
 #[cfg(test)]

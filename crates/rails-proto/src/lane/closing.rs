@@ -4,7 +4,7 @@ use super::{LaneError, Stream};
 use crate::connection::{FAREWELL, LaneId};
 use std::time::Instant;
 
-/// The sides of a lane that are closed. Its methods return the lane's end as soon as the lane has
+/// The sides of a lane that are closed. The methods return the lane's end as soon as the lane has
 /// ended.
 #[derive(Debug)]
 pub(super) struct Closing {

@@ -103,7 +103,7 @@ impl Outgoing {
         (&control[self.taken..], &self.payload[self.first..])
     }
 
-    /// Notes that the connection has taken so many of the [bytes](Self::bytes).
+    /// Notes that the connection has taken the next `bytes` of the [bytes](Self::bytes).
     pub fn submitted(&mut self, bytes: usize) {
         let of_control = bytes.min(self.prepared().0.len());
         self.taken += of_control;

@@ -23,7 +23,8 @@ pub struct TransportSample {
     pub unsent_bytes: Option<u64>,
 }
 
-/// Gives the stream the transport's figures when it checks progress.
+/// Watches the transport's figures for acknowledgements of new bytes, and checks the lane's
+/// progress by them.
 #[derive(Debug)]
 pub(super) struct Progress {
     lane: LaneId,

@@ -217,7 +217,8 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         [self.acknowledge_at(), progress, linger, self.closing.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Nothing has come or gone for a while: drops timeouts for which there is no need any more.
+    /// Drops timeouts that are not needed any more. The driver calls this when nothing has come or
+    /// gone for a while.
     pub fn rest<S: Stream>(&mut self, stream: &mut S) {
         let timeouts = stream.with(|connection| {
             connection.rest(self.lane);

@@ -32,7 +32,7 @@ struct Piece {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AssemblyState {
     Empty,
-    /// A lane fills the piece, and has filled so many bytes of it.
+    /// A lane fills the piece, and has filled the first `filled` bytes.
     Taken {
         lane: u8,
         filled: u32,

@@ -85,7 +85,7 @@ pub const PREFIX: usize = 4;
 pub const MIN_CHUNK: usize = 64;
 /// The least window for messages.
 pub const MIN_WINDOW: u64 = 4 * SLOT;
-/// A message may hold a buffer of up to so many times its length.
+/// A message may keep a buffer in memory that is longer than it by this factor.
 const MAX_WASTE: usize = 8;
 
 #[cfg(test)]

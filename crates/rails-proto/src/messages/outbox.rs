@@ -8,11 +8,11 @@ use std::{collections::VecDeque, fmt};
 /// The messages that wait to be cut: the most urgent first, and within a priority in the order in
 /// which the application sent them.
 ///
-/// The outbox appends small messages to each other as they come, and cuts a packet of as many as a
-/// lane takes. It reserves a message's range of the stream with the first cut, and only if the
-/// peer's window has room for the whole message: so each message that has begun can end, even if
-/// others wait. While a message waits for room, no less urgent one begins, or the message could
-/// wait for ever.
+/// The outbox appends small messages to each other as they come, and cuts packets from them that
+/// are as long as a lane takes. It reserves a message's range of the stream with the first cut, and
+/// only if the peer's window has room for the whole message: so each message that has begun can
+/// end, even if others wait. While a message waits for room, no less urgent one begins, or the
+/// message could wait for ever.
 pub(crate) struct Outbox {
     queues: [Queue; Priority::LEVELS],
     /// Messages up to this length, with their prefix, go into packets.
@@ -232,7 +232,7 @@ impl fmt::Debug for Outbox {
 }
 
 /// The most bytes of small messages that are gathered as they come, and the longest small message.
-/// To copy so many bytes costs a microsecond, and a slow lane takes no fewer at a time.
+/// A copy of this number of bytes takes a microsecond, and a slow lane takes no fewer at a time.
 const GATHERED: usize = 16 << 10;
 /// The longest packet: beyond this, aggregation gains nothing, and more urgent messages would wait
 /// behind it.

@@ -110,8 +110,7 @@ pub fn pair(ours: &[LaneCandidate], theirs: &[LaneCandidate], wish: Option<usize
 /// Makes the pairs of a caller who names the peer's addresses: rail *i* of ours with address *i*;
 /// the shorter list starts over. The peer's rails are unknown, so each address counts as one rail.
 ///
-/// A rail that cannot call an address, for want of one of that family, leaves it to the next rail
-/// that can.
+/// A rail without an address of the family leaves the address to the next rail that has one.
 ///
 /// If an address of a rail is in the same subnet, the pair shows that address.
 pub fn in_order(ours: &[LaneCandidate], remotes: &[LaneAddress]) -> Pairing {

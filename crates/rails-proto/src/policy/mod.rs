@@ -1,4 +1,4 @@
-//! The policy of a stream: which bytes a lane takes next, and when it takes none.
+//! The policy of a stream: the bytes that a lane takes next, if it takes any.
 //!
 //! The scheduler of a [connection](crate::connection) asks the policy whenever a lane has room, and
 //! carries the answer out. The policy only decides; it sees time and bytes in its
@@ -70,7 +70,7 @@ pub trait StripePolicy: fmt::Debug + Send {
         false
     }
 
-    /// The built-in policy that this is, for [records](crate::record::Record). Default: none.
+    /// The name of a built-in policy, for [records](crate::record::Record). Default: none.
     fn built_in(&self) -> Option<Policy> {
         None
     }
@@ -96,10 +96,11 @@ pub trait StripePolicy: fmt::Debug + Send {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// The lane takes at most so many new bytes. The scheduler treats 0 as 1, and gives no more
-    /// than [`SchedulerView::longest_chunk`] and the waiting bytes.
+    /// The lane takes at most this number of new bytes. The scheduler treats 0 as 1, and gives no
+    /// more than [`SchedulerView::longest_chunk`] and the waiting bytes.
     New(usize),
-    /// The lane takes the first of the [requeued](SchedulerView::requeued) bytes, at most so many.
+    /// The lane takes the first of the [requeued](SchedulerView::requeued) bytes, at most this
+    /// number.
     Requeue(usize),
     /// The lane sends the chunk at this offset again. Another lane has it in flight, and this one
     /// has not.

@@ -11,15 +11,15 @@ pub(crate) fn probe_allowance(sent: u64, probed: u64) -> usize {
     PROBE_LENGTH.min(usize::try_from(allowed).unwrap_or(PROBE_LENGTH))
 }
 
-/// How long after its last probe a lane is probed again, if it has had `tries` probes since it was
-/// last used.
+/// The time between a lane's last probe and the next, if the lane has had `tries` probes since it
+/// was last used.
 pub(crate) fn probe_interval(tries: u32) -> Duration {
     (FIRST_TRY * (1 << tries.min(4))).min(LONGEST_PAUSE)
 }
 
 /// The most bytes of a probe.
 const PROBE_LENGTH: usize = FIRST_CHUNK;
-/// Probes copy at most one in so many bytes.
+/// Probes copy at most one byte in this number.
 const PROBED_PART: u64 = 100;
 /// The time before the first probe of a lane that gets nothing; later intervals grow. So a restored
 /// link is in use again well within two seconds, and a lane of no use costs 16 KiB a second.

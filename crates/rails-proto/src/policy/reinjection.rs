@@ -26,9 +26,9 @@ pub(super) fn slower(view: &SchedulerView<'_>, lane: usize) -> Option<ChunkView>
 }
 
 impl SchedulerView<'_> {
-    /// How long a chunk is in flight on `lane` before it is overdue: so much longer than earlier
-    /// chunks took there that something must be wrong. If the peer has acknowledged none on
-    /// `lane`, that is four times as long as chunks take on the fastest of the other lanes.
+    /// How long a chunk is in flight on `lane` before it is overdue: earlier chunks took so much
+    /// less that something must be wrong. If the peer has acknowledged none on `lane`, that is four
+    /// times as long as chunks take on the fastest of the other lanes.
     pub fn overdue_after(&self, lane: usize) -> Duration {
         let LaneView { service, service_is_bound, rtt, .. } = self.lanes[lane];
         let round_trips = 4 * rtt.unwrap_or_default();
@@ -59,8 +59,8 @@ fn is_overdue(view: &SchedulerView<'_>, chunk: &ChunkView) -> bool {
     chunk.age >= view.overdue_after(chunk.lane)
 }
 
-/// Whether a second copy of a chunk pays. The copy takes `own`; the chunk has been in flight for
-/// `age` and takes `theirs` in all.
+/// Whether a second copy of a chunk is worth its bytes. The copy takes `own`; the chunk has been in
+/// flight for `age` and takes `theirs` in all.
 fn pays(own: Duration, age: Duration, theirs: Duration) -> bool {
     age.saturating_add(2 * own).saturating_add(MIN_GAIN) < theirs
 }

@@ -8,8 +8,8 @@ const MS: Duration = Duration::from_millis(1);
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// An idle lane that carries so many megabytes per second, and whose chunks take a round trip of so
-/// many milliseconds.
+/// An idle lane that carries `megabytes` megabytes per second, and whose chunks take a round trip
+/// of `rtt` milliseconds.
 fn lane(megabytes: u32, rtt: u32) -> LaneView {
     LaneView {
         usable: true,

@@ -197,7 +197,7 @@ impl Reassembler {
         self.in_order
     }
 
-    /// How many bytes have arrived behind a gap: now, and at most so far.
+    /// How many bytes have arrived behind a gap: the present number, and the greatest so far.
     pub(crate) fn bytes_out_of_order(&self) -> (u64, u64) {
         (self.window.bytes_arrived() - self.in_order, self.max_out_of_order)
     }
@@ -357,7 +357,7 @@ fn max_runs(window: u64) -> usize {
 const SMALL: usize = 8 << 10;
 /// The most bytes of the stream that one buffer for small chunks covers.
 const BLOCK: u64 = 16 << 10;
-/// The unused parts of buffers may take one part in so many of the window.
+/// The unused parts of buffers may take this fraction of the window: one part in 64.
 const MAX_WASTE: u64 = 64;
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ fn a_full_ring_drops_its_oldest() {
     assert_eq!(times(&newest.entries), times(&all.entries[all.entries.len() - 7..]));
 }
 
-/// In whichever part of a run a record begins, it names the lane in each slot.
+/// A record names the lane in each slot, from wherever in a run it begins.
 #[test]
 fn numbers_of_the_lanes_in_their_slots() {
     let all = record(Policy::Adaptive, 1000);

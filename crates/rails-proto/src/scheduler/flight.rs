@@ -1,4 +1,4 @@
-//! Which lane holds which byte: the lanes, and the bytes that they have taken.
+//! The lanes, and the bytes that each of them holds.
 
 use super::{
     check::check,
@@ -157,7 +157,7 @@ impl Flight {
         self.outstanding.bytes_sent_on(lane)
     }
 
-    /// The times of the bytes in flight.
+    /// Answers questions about the times of bytes in flight.
     pub(super) fn late(&self) -> Late<'_> {
         Late::new(&self.lanes, &self.outstanding)
     }

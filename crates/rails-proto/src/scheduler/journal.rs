@@ -1,4 +1,4 @@
-//! The decisions, for those who ask for them: the record and the log.
+//! The decisions, for the record and for the log.
 
 use crate::{
     policy::{Policy, Traced},
@@ -6,7 +6,7 @@ use crate::{
 };
 use std::time::Instant;
 
-/// Keeps the decisions and the events between them, while somebody asks for them.
+/// Keeps the decisions and the events between them, while they are recorded or logged.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     /// Keeps the decisions, if they are recorded.

@@ -1,4 +1,4 @@
-//! Which lane is late with which chunk.
+//! The chunks that are late, and their lanes.
 
 use super::{
     lane::Lane,
@@ -8,7 +8,7 @@ use super::{
 use crate::policy::ChunkView;
 use std::time::{Duration, Instant};
 
-/// The lanes and the bytes that they have to deliver, to be asked about their times.
+/// Answers questions about the times of lanes and of the bytes that they have to deliver.
 pub(super) struct Late<'a> {
     lanes: &'a Lanes,
     outstanding: &'a Outstanding,

@@ -6,11 +6,11 @@
 //! each parameter `lane` is one. The log, the events and the statistics name a lane by its
 //! [number](LaneTraits::number).
 //!
-//! The [`Scheduler`] asks, and keeps no bytes itself. Its `send_buffer.rs` does, in three parts:
-//! `unsent.rs` has the bytes that no lane has taken, `window.rs` says how far lanes may send, and
-//! `flight.rs` knows which lane holds which byte. A flight is `lanes.rs` and `outstanding.rs`;
-//! `late.rs` asks both about times, and `check.rs` checks that they are in step. A lane in
-//! `lane.rs` is its state, its `transmissions.rs` and its `pace.rs`. Beside the buffer,
+//! The [`Scheduler`] asks the policy, and keeps no bytes itself. `send_buffer.rs` keeps them, in
+//! three parts: `unsent.rs` has the bytes that no lane has taken, `window.rs` says how far lanes
+//! may send, and `flight.rs` knows which lane holds which byte. A flight is `lanes.rs` and
+//! `outstanding.rs`; `late.rs` asks both about times, and `check.rs` checks that they are in step.
+//! A lane in `lane.rs` is its state, its `transmissions.rs` and its `pace.rs`. Beside the buffer,
 //! `patience.rs` says how long the policy may refuse, and `journal.rs` keeps the decisions. No part
 //! touches the fields of another.
 
@@ -60,8 +60,8 @@ use window::SendWindow;
 ///
 /// The peer chooses its window, and when it acknowledges. So the scheduler has a bound of its own
 /// for the bytes that it keeps until they are acknowledged: it sends no byte further than that
-/// behind the first unacknowledged one. Its memory is bounded by that and by its buffer, whatever
-/// the peer does.
+/// behind the first unacknowledged one. Its memory is bounded by that and by its buffer, for any
+/// behaviour of the peer.
 #[derive(Debug)]
 pub struct Scheduler {
     policy: Box<dyn StripePolicy>,
@@ -144,7 +144,7 @@ impl Scheduler {
         self.buffer.flight().lane(lane)
     }
 
-    /// Lane `lane`, to tell it of what concerns it alone.
+    /// Lane `lane`, for changes that concern it alone.
     pub(crate) fn lane_mut(&mut self, lane: usize) -> &mut Lane {
         self.buffer.flight_mut().lane_mut(lane)
     }

@@ -1,4 +1,4 @@
-//! The record of every byte that a lane has taken and that is not known to be delivered.
+//! Every byte that a lane has taken and that is not known to be delivered.
 
 use crate::chunk::Chunk;
 use std::{

@@ -137,13 +137,13 @@ impl Pace {
     }
 }
 
-/// So long after the last acknowledgement, a lane's estimates are stale.
+/// The time after the last acknowledgement at which a lane's estimates are stale.
 const STALE: Duration = Duration::from_millis(200);
 /// The shortest time that gives a rate: two acknowledgements that come together say nothing about
 /// it.
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
 /// The fewest bytes that give a rate.
 const MIN_SAMPLE: u64 = 16 << 10;
-/// A lane that took so much longer than a round trip and a delayed acknowledgement explain was busy
+/// A lane that took longer by this than a round trip and a delayed acknowledgement explain was busy
 /// all the time.
 const LONG_SAMPLE: Duration = Duration::from_millis(20);

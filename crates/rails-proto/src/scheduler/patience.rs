@@ -23,7 +23,7 @@ impl Patience {
         now >= *self.refused_since.get_or_insert(now) + LONGEST_REFUSAL
     }
 
-    /// A lane has taken bytes, or none wait.
+    /// Notes that a lane has taken bytes, or that none wait.
     pub(super) fn renew(&mut self) {
         self.refused_since = None;
     }

@@ -35,7 +35,7 @@ impl Unsent {
         if self.is_finished() { 0 } else { self.capacity.saturating_sub(self.bytes()) }
     }
 
-    /// Whether the application may write so many bytes that a waiting writer is worth waking: a
+    /// Whether the application may write enough bytes for a waiting writer to be worth waking: a
     /// quarter of the buffer.
     pub(crate) fn is_writer_worth_waking(&self) -> bool {
         self.writable_bytes() >= self.capacity / 4

@@ -1,9 +1,8 @@
-//! How far the peer lets this end send, and how far this end goes for it.
+//! How far the peer lets this end send, and how many bytes this end keeps for it.
 
 use crate::parameters::{MAX_WINDOW, max_chunks};
 
-/// The peer's window and the limit that it has told, and the bounds of the memory that this end
-/// keeps for it.
+/// The peer's window and limit, and the bound of the memory that this end keeps for the peer.
 #[derive(Debug)]
 pub(crate) struct SendWindow {
     /// The peer's window. The limit minus the window is the offset up to which the peer has read.

@@ -9,7 +9,7 @@ use aws_lc_rs::{
 use std::{fmt, sync::Arc};
 use zeroize::Zeroizing;
 
-/// The packets that one key seals: so many of 9,000 bytes have 2^29 blocks of 16 bytes.
+/// The packets that one key seals: if each has 9,000 bytes, they have 2^29 blocks of 16 bytes.
 pub const PACKETS_PER_KEY: u64 = 1 << 20;
 
 /// Seals the packets of one direction. Clones seal with the same keys, so that several threads may
@@ -70,8 +70,8 @@ impl PacketSeals {
 }
 
 impl PacketSealer {
-    /// Has the key of the packet of that number ready, which those below may not need any more. A
-    /// clone that is made after this need not derive it.
+    /// Derives the key of the packet with that number, in place of the keys before it. A clone that
+    /// is made after this need not derive the key.
     pub fn advance(&mut self, number: u64) {
         while self.0.number < number / PACKETS_PER_KEY {
             self.0 = Arc::new(self.0.next());

@@ -40,7 +40,7 @@ pub struct Security {
 }
 
 impl Security {
-    /// Any peer that reaches the port may join, and anyone on the path may read and change
+    /// Any peer that reaches the port may join, and any host on the path may read and change
     /// everything. Tools that use this mode say so.
     pub fn insecure() -> Self {
         Self::alike(Credentials::Insecure)

@@ -17,17 +17,17 @@ pub(crate) struct Habits {
     pub(crate) total: u64,
     /// The most bytes of one write.
     pub(crate) longest_write: usize,
-    /// Each time after so many bytes the application pauses, for so long.
+    /// Each time the application has written this number of bytes, it pauses for this time.
     pub(crate) bursts: Option<(u64, Duration)>,
-    /// Once, after so many bytes, the application stops reading for so long.
+    /// Once, when the application has read this number of bytes, it stops reading for this time.
     pub(crate) stall: Option<(u64, Duration)>,
     /// Whether the application sends messages: `total` of them, each at most as long as a write
     /// would be.
     pub(crate) messages: bool,
     /// Whether the application drops the stream after it has finished and has read to the end.
     pub(crate) drops: bool,
-    /// The application drops the stream without finishing as soon as it has written so many bytes
-    /// or messages, no matter how much it has read.
+    /// The application drops the stream without finishing as soon as it has written this number of
+    /// bytes or messages, no matter how much it has read.
     pub(crate) goes: Option<u64>,
 }
 

@@ -136,8 +136,8 @@ fn acknowledgements_lost_with_their_lane() {
     let mut lanes = lanes(&[400, 400]);
     lanes[0].delay = ms(40);
     lanes[0].breaks = Some((ms(100), [ms(1), ms(1)]));
-    // Bytes that the peer has read are known to have arrived, on whichever lane the acknowledgement
-    // comes.
+    // Bytes that the peer has read are known to have arrived, also where the acknowledgement comes
+    // on another lane.
     let habits = [Habits::bulk(16 * MIB), Habits { stall: Some((0, ms(300))), ..Habits::bulk(0) }];
     let outcome = Scenario { habits, ..Scenario::one_way(0, lanes) }.run();
     assert!(outcome.duplicated[1] > 0, "{outcome:?}");

@@ -14,8 +14,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Threads on all CPUs run tasks of many CPU sets until so many have run; `meanwhile` begins once
-/// all of them are bound. Returns the number of runs outside their sets.
+/// Threads on all CPUs run tasks of many CPU sets until `runs_wanted` runs are done; `meanwhile`
+/// begins once all of them are bound. Returns the number of runs outside their sets.
 fn run_everywhere(topology: &Topology, runs_wanted: u64, meanwhile: impl FnOnce()) -> u64 {
     let queues = TaskQueues::new(topology, 256);
     let cpus: Vec<CpuId> = topology.online_cpus().iter().collect();

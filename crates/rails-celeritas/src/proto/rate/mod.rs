@@ -1,4 +1,4 @@
-//! At which rate a connection sends.
+//! The rate at which a connection sends.
 
 mod adaptive;
 mod fixed;
@@ -11,7 +11,7 @@ use rails_topo::Bandwidth;
 pub use shared::{NoRate, RateShare, SharedRate};
 use std::{fmt, task::Waker, time::Instant};
 
-/// Decides the rate of a connection, from what its error lists tell. It has no clock: time is an
+/// Decides the rate of a connection, by its error lists. A controller has no clock: time is an
 /// argument.
 ///
 /// The rate counts the IP packets of segments, with their headers. A connection that hears nothing
@@ -32,15 +32,15 @@ pub trait RateController: fmt::Debug + Send {
         u64::MAX
     }
 
-    /// The connection has something that it may send, or something to hear of, from now on, or has
-    /// not. The default does nothing.
+    /// Says whether the connection has something that it may send, or is waiting for news. The
+    /// default does nothing.
     fn set_busy(&mut self, is_busy: bool) {
         let _ = is_busy;
     }
 
-    /// The connection's task is about to look at the rate, and to wait: the waker is called once
-    /// the rate grows otherwise than by a call of this controller. It takes the place of an
-    /// earlier one. The default does nothing.
+    /// Registers the waker of the connection's task, in place of an earlier one, before the task
+    /// looks at the rate and waits. The controller calls it once the rate grows otherwise than by a
+    /// call of this controller. The default does nothing.
     fn watch(&mut self, waker: &Waker) {
         let _ = waker;
     }

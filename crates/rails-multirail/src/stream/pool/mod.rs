@@ -27,8 +27,8 @@ use tokio::sync::Notify;
 ///
 /// # The node of a buffer
 /// The rail's thread that allocates a chunk's buffer is the first to write to it, so its pages come
-/// from the node of the rail's memory policy. Whichever thread drops the buffer, it comes back for
-/// the rails of that node. (Rails of one node share the kept buffers: lanes are busy in turn, and
+/// from the node of the rail's memory policy. A buffer comes back for the rails of that node, from
+/// any thread that drops it. (Rails of one node share the kept buffers: lanes are busy in turn, and
 /// with separate lists each lane would evict the buffers that another has just given back.) A
 /// buffer of 128 KiB or more has its own mapping, so that its pages are new ones. Smaller buffers
 /// come from the heap, and lie on the rail's node too, unless the allocator reuses pages of a

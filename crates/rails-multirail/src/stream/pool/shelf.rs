@@ -42,7 +42,7 @@ impl Shelf {
         self.by_length.is_empty()
     }
 
-    /// The round of the buffer that has not been used for longest.
+    /// The round of the buffer that has been unused longest.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.by_length.values().filter_map(|kept| kept.front()).map(|kept| kept.since).min()
     }

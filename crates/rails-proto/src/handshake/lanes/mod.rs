@@ -1,8 +1,8 @@
-//! The list of lanes that the responder sends to an initiator that asks for it, in one message
-//! after the handshake.
+//! The list of lanes that the responder sends to an initiator on request, in one message after the
+//! handshake.
 //!
 //! The message carries the same kind of proof as `Accepted`, which also covers the message itself.
-//! It is sealed if the frames of the lane would be.
+//! The message is sealed if the frames of the lane would be.
 
 use super::{
     HandshakeError, Joined, Message, PREFIX_LEN, Proved, VERSION,

@@ -82,7 +82,7 @@ pub enum Place {
     /// The message's buffer: the lane [borrows](crate::connection::Connection::lend) its piece for
     /// as long as it reads without waiting.
     Message,
-    /// The buffer of a message that begins: the inbox first needs a buffer of so many bytes.
+    /// The buffer of a message that begins: the inbox first needs a buffer of this number of bytes.
     NeedsBuffer(usize),
 }
 
@@ -195,7 +195,8 @@ impl Inbox {
                 self.window.add_duplicated(length - u64::from(new));
             }
         }
-        // The check passes every unread message, and what comes after everything has arrived is a copy.
+        // The check passes every unread message, and all chunks that come after everything has arrived are
+        // copies.
         if was_complete { Ok(()) } else { self.check_the_end() }
     }
 

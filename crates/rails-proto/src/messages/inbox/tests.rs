@@ -351,8 +351,8 @@ impl World {
     }
 }
 
-/// A copy costs the same, however many messages wait. With a pass over all of them for each, this
-/// takes minutes.
+/// A copy costs the same for any number of waiting messages. With a pass over all of them for each
+/// copy, this test takes minutes.
 #[test]
 fn copies_behind_the_end_of_many_messages() {
     let window = if cfg!(miri) { 64 << 10 } else { 16 << 20 };

@@ -41,20 +41,20 @@ struct Story {
 /// The next step. A step that a lane cannot take leaves it as it is.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// The application writes so much, or sends a message of that length and priority.
+    /// The application writes `length` bytes, or sends a message of this length and priority.
     Write {
         length: usize,
         level: u8,
     },
     /// The application finishes: it writes no more.
     Finish,
-    /// The lane has room for so many chunks.
+    /// The lane has room for `chunks` chunks.
     Send {
         lane: usize,
         chunks: usize,
     },
-    /// As `Send`, and the peer receives and acknowledges all chunks after that time: so the sender
-    /// learns the rate.
+    /// As `Send`, and the peer receives and acknowledges all chunks `microseconds` later: so the
+    /// sender learns the rate.
     Exchange {
         lane: usize,
         chunks: usize,
@@ -64,7 +64,7 @@ enum Step {
     Answer {
         lane: usize,
     },
-    /// So many frames arrive at the peer, and a part of one more.
+    /// `frames` frames arrive at the peer, and with `part` a part of one more.
     Deliver {
         lane: usize,
         frames: usize,
@@ -86,7 +86,8 @@ enum Step {
     Restore {
         lane: usize,
     },
-    /// The link goes down and up again, and in between another lane has room for so many chunks.
+    /// The link goes down and up again, and in between the lane `other` has room for `chunks`
+    /// chunks.
     Flap {
         lane: usize,
         other: usize,

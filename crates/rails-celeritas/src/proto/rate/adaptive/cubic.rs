@@ -32,7 +32,7 @@ impl Cubic {
         *self = Self { most: window, first: window * KEPT, since: now };
     }
 
-    /// The window was not used for that time, which is no evidence: it does not grow.
+    /// Takes out a time in which the window was not used, and does not grow.
     pub(super) fn hold(&mut self, time: Duration) {
         self.since += time;
     }

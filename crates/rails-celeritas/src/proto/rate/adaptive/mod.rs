@@ -1,4 +1,4 @@
-//! A rate that is looked for.
+//! A rate controller that searches for the rate of the path.
 //!
 //! The controller keeps a short queue: it knows the least round trip, and the rate at which its
 //! packets pass the bottleneck. From these it sets the rate so that the queue comes to a target
@@ -24,7 +24,7 @@ pub struct AdaptiveOptions {
     first: Bandwidth,
 }
 
-/// Looks for the rate that a path carries, and makes way for others.
+/// Searches for the rate that a path carries, and makes way for other flows.
 #[derive(Debug)]
 pub struct Adaptive {
     options: AdaptiveOptions,
@@ -46,7 +46,7 @@ pub struct Adaptive {
     crowded_since: Option<(Instant, f64)>,
     /// Consecutive refreshes in which the queue did not run empty.
     full_refreshes: u32,
-    /// Consecutive refreshes in which it did.
+    /// Consecutive refreshes in which the queue ran empty.
     empty_refreshes: u32,
     handled_at: Option<Instant>,
     /// When packets arrived last that were sent at the whole rate.
@@ -178,7 +178,7 @@ impl RateController for Adaptive {
 }
 
 impl Adaptive {
-    /// A rate that begins with the first one of the options.
+    /// Begins with the initial rate of the options.
     pub fn new(options: AdaptiveOptions) -> Self {
         let most = options.most.unwrap_or(options.first);
         let mut new = Self {
@@ -332,7 +332,7 @@ impl Adaptive {
             }
             Phase::Cruise => self.end_cruising_round(now, round, queue),
             Phase::Settle { from, low_until, .. } => {
-                // The packets that were sent while the rate was low.
+                // This round has the packets that were sent while the rate was low.
                 if is_empty && *from + self.path.base() <= now && now <= *low_until + 2 * self.path.round() {
                     self.path.learn(round, 200.0);
                 }
@@ -363,7 +363,7 @@ impl Adaptive {
         let (since, rate) = *self.crowded_since.get_or_insert((now, self.rate));
         if since + CROWDED_TIME.max(8 * self.path.empty_round()) <= now {
             self.crowded_since = None;
-            // As a rival would have done, whose queue this is.
+            // A rival, whose queue this is, would have cut too.
             self.phase = self.compete(now, rate);
         }
     }
@@ -490,7 +490,7 @@ impl Round {
         self.arrived + self.lost
     }
 
-    /// The rate at which packets of that many bits have arrived in that time.
+    /// The rate of the packets, of `packet` bits each, that have arrived in `time`.
     fn rate(&self, time: Duration, packet: f64) -> f64 {
         self.arrived * packet / time.as_secs_f64().max(1e-6)
     }
@@ -532,7 +532,7 @@ const GAIN: f64 = 0.4;
 /// The most by which the rate falls or rises in a round.
 const MAX_CUT: f64 = 0.3;
 const MAX_GROWTH: f64 = 0.25;
-/// The rate is at most that much ahead of that at which packets arrive while it doubles.
+/// While the rate doubles, it is at most this factor ahead of the rate at which packets arrive.
 const MAX_AHEAD: f64 = 3.2;
 /// A queue that ends the start, beside an eighth of a round trip.
 const STARTUP_QUEUE: Duration = Duration::from_millis(2);
@@ -547,10 +547,11 @@ const LOSSY_PAUSE: Duration = Duration::from_millis(500);
 const LOSSY_CUT: f64 = 0.05;
 /// Packets after which the path's loss is known at the start.
 const KNOWN_LOSS: f64 = 200.0;
-/// So many times after each other the queue did not run empty: others fill it.
+/// After this number of refreshes in a row in which the queue did not run empty, other flows fill
+/// it.
 const FULL_REFRESHES: u32 = 2;
-/// So many times after each other it did: others have gone. It does once where one of them has just
-/// cut its window.
+/// After this number of refreshes in a row in which the queue ran empty, the other flows have gone.
+/// The queue also runs empty once after one of them has cut its window.
 const EMPTY_REFRESHES: u32 = 2;
 /// A queue above twice the target, and two packets, by this, for this time, may be one that others
 /// make.
@@ -562,7 +563,7 @@ const MIN_WINDOW: f64 = 10.0;
 /// The time at the first rate in which as many bytes leave as may be under way before the first
 /// list.
 const FIRST_WINDOW: Duration = Duration::from_millis(24);
-/// A round has so many packets, if it does not take too many round trips.
+/// A round lasts for this number of packets, unless that takes too many round trips.
 const ROUND_PACKETS: f64 = 16.0;
 const LONGEST_ROUND: u32 = 8;
 

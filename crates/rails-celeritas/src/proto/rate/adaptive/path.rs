@@ -1,5 +1,4 @@
-//! The model of a path: how fast it delivers, how long its round trip is, and which loss it always
-//! has.
+//! The model of a path: its delivery rate, its round trip, and its loss without a queue.
 
 use crate::proto::{receiver::MIN_INTERVAL, sender::Feedback, windowed_min::WindowedMin};
 use std::{
@@ -163,7 +162,7 @@ impl Path {
 const UNKNOWN_BASE: Duration = Duration::from_millis(20);
 /// A round trip is about the least if it exceeds it by no more.
 pub(super) const EMPTY: Duration = Duration::from_micros(500);
-/// A list is late after so many intervals.
+/// A list that comes later than this number of intervals is late.
 const LATE_INTERVALS: u32 = 4;
 /// The bits of a packet before the first has arrived.
 const UNKNOWN_PACKET: f64 = 12_000.0;

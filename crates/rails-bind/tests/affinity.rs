@@ -3,7 +3,7 @@
 
 use rails_bind::{
     affinity::{
-        self, AffinityReport, Evidence, Fix, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread, Observer,
+        self, AffinityReport, Evidence, Fix, MemoryOwner, ObservedInterrupt, ObservedMemory, ObservedThread, Observer,
         Verdict,
     },
     interrupt::InterruptStatus,
@@ -93,7 +93,7 @@ fn thread(number: i32, may_run_on: &str, seen_on: &str) -> ObservedThread {
 /// A mebibyte on each of these nodes.
 fn buffers(on: &str) -> ObservedMemory {
     let nodes: NodeSet = on.parse().expect("a list");
-    ObservedMemory { of: MemoryOf::Buffers, on: nodes.iter().map(|node| (node, 1 << 20)).collect() }
+    ObservedMemory { of: MemoryOwner::Buffers, on: nodes.iter().map(|node| (node, 1 << 20)).collect() }
 }
 
 fn set(text: &str) -> CpuSet {
@@ -432,7 +432,7 @@ fn every_thread_has_to_be_in_place() {
 #[test]
 fn tolerance_for_processes_and_none_for_buffers() {
     let machine = two_packages();
-    let verdict = |of: MemoryOf, far: u64| {
+    let verdict = |of: MemoryOwner, far: u64| {
         let on = BTreeMap::from([(NodeId(0), 100 - far), (NodeId(2), far)]);
         let evidence = Evidence {
             nic: machine.nic("near"),
@@ -443,11 +443,11 @@ fn tolerance_for_processes_and_none_for_buffers() {
         };
         affinity::assess(&machine, &evidence).memory
     };
-    let process = || MemoryOf::Process { pid: Tid::from_raw(70).expect("above zero"), started_ns: 5 };
+    let process = || MemoryOwner::Process { pid: Tid::from_raw(70).expect("above zero"), started_ns: 5 };
     assert!(verdict(process(), 10).holds());
     assert!(verdict(process(), 11).to_string().contains("(fix: migratepages 70 all 0 (for the"));
-    assert!(verdict(MemoryOf::Buffers, 0).holds());
-    assert!(verdict(MemoryOf::Buffers, 1).is_broken());
+    assert!(verdict(MemoryOwner::Buffers, 0).holds());
+    assert!(verdict(MemoryOwner::Buffers, 1).is_broken());
 }
 
 /// systemd's `ProcSubset=pid` hides the counts.

@@ -57,7 +57,7 @@ pub struct ObservedThread {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedMemory {
     /// The memory's owner.
-    pub of: MemoryOf,
+    pub of: MemoryOwner,
     /// The memory's bytes on each node, without absent pages.
     #[serde(rename = "bytes_by_node")]
     pub on: BTreeMap<NodeId, u64>,
@@ -66,7 +66,7 @@ pub struct ObservedMemory {
 /// The owner of memory, which decides how exactly the memory must be in place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum MemoryOf {
+pub enum MemoryOwner {
     /// Buffers of known addresses: every page must be in place.
     Buffers,
     /// All memory of a process's own ([`process::ProcessMemory::own`]), of which a tenth may lie
@@ -116,8 +116,8 @@ impl ObservedMemory {
     /// The nodes that hold more than the tolerated share.
     pub(super) fn counting_nodes(&self) -> NodeSet {
         match self.of {
-            MemoryOf::Buffers => self.nodes(),
-            MemoryOf::Process { .. } => process::main_nodes(&self.on),
+            MemoryOwner::Buffers => self.nodes(),
+            MemoryOwner::Process { .. } => process::main_nodes(&self.on),
         }
     }
 }

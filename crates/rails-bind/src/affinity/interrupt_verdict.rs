@@ -64,7 +64,7 @@ fn seen(interrupts: &[(&ObservedInterrupt, CpuSet)]) -> String {
         let times = interrupt.served.values().sum::<u64>();
         let how = match times {
             0 if interrupt.is_pending() => Seen::Pending,
-            0 => Seen::Told,
+            0 => Seen::Stated,
             _ => Seen::Counted,
         };
         match said.iter_mut().find(|(known, known_on, ..)| (*known, *known_on) == (how, on)) {
@@ -79,7 +79,7 @@ fn seen(interrupts: &[(&ObservedInterrupt, CpuSet)]) -> String {
         let (which, one) = (list(numbers), numbers.len() == 1);
         match how {
             Seen::Pending => format!("{which} {} to {} when next fired", if one { "goes" } else { "go" }, cpus(on)),
-            Seen::Told => format!("{which} {} served on {}", if one { "is" } else { "are" }, cpus(on)),
+            Seen::Stated => format!("{which} {} served on {}", if one { "is" } else { "are" }, cpus(on)),
             Seen::Counted => {
                 format!("{which} {} served {times} times on {}", if one { "was" } else { "were" }, cpus(on))
             }
@@ -94,7 +94,7 @@ enum Seen {
     /// The interrupt was counted there.
     Counted,
     /// The kernel states that CPU.
-    Told,
+    Stated,
     /// The interrupt was moved, and has not fired since.
     Pending,
 }

@@ -1,6 +1,6 @@
 //! Memory affine: on the node with the lowest latency from where the thread runs.
 
-use super::{Evidence, Fix, MemoryOf, ObservedMemory, Verdict, cpus, nodes};
+use super::{Evidence, Fix, MemoryOwner, ObservedMemory, Verdict, cpus, nodes};
 use crate::settings::{Change, Setting, Value};
 use rails_topo::{CpuId, CpuSet, NodeSet, NumaNode, Topology};
 
@@ -33,8 +33,8 @@ pub(super) fn assess(topology: &Topology, evidence: &Evidence<'_>) -> Verdict {
 fn placed(memory: &ObservedMemory, runs: &CpuSet, nearest: &NodeSet) -> Verdict {
     let on = memory.counting_nodes();
     let lies = match &memory.of {
-        MemoryOf::Buffers => format!("the buffers lie on {}", nodes(&on)),
-        MemoryOf::Process { pid, .. } => format!("the memory of process {pid} lies on {}", nodes(&on)),
+        MemoryOwner::Buffers => format!("the buffers lie on {}", nodes(&on)),
+        MemoryOwner::Process { pid, .. } => format!("the memory of process {pid} lies on {}", nodes(&on)),
     };
     let threads = format!("its threads may run on {}", cpus(runs));
     if nearest.is_empty() {
@@ -47,10 +47,10 @@ fn placed(memory: &ObservedMemory, runs: &CpuSet, nearest: &NodeSet) -> Verdict 
         return Verdict::Holds { evidence: format!("{lies}, nearest to where {threads}") };
     }
     let fix = match memory.of {
-        MemoryOf::Buffers => Fix::advice(format!(
+        MemoryOwner::Buffers => Fix::advice(format!(
             "rebind the buffers to `bind {nearest}`, or set that policy before they are first touched"
         )),
-        MemoryOf::Process { pid, started_ns } => {
+        MemoryOwner::Process { pid, started_ns } => {
             let setting = Setting::ProcessMemory { process: pid, started_ns };
             let change = Change { setting, value: Value::Nodes(nearest.clone()) };
             Fix::changes(vec![change], "for the process's own user with its capabilities, or with CAP_SYS_NICE")

@@ -21,7 +21,7 @@ mod thread_affinity;
 mod thread_verdict;
 mod verdict;
 
-pub use evidence::{Evidence, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread};
+pub use evidence::{Evidence, MemoryOwner, ObservedInterrupt, ObservedMemory, ObservedThread};
 pub use interrupt_affinity::{InterruptAffinity, InterruptAffinityError, InterruptOutcome};
 pub use observer::{Observation, ObserveError, Observer};
 use rails_topo::{CpuSet, Nic, NodeSet, Topology};

@@ -1,6 +1,6 @@
 //! A rail under observation for an interval.
 
-use super::{AffinityReport, Evidence, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread, assess};
+use super::{AffinityReport, Evidence, MemoryOwner, ObservedInterrupt, ObservedMemory, ObservedThread, assess};
 use crate::{
     BindError,
     interrupt::{self, InterruptCounts, InterruptError},
@@ -199,7 +199,7 @@ impl ObservedMemory {
     pub fn of(buffer: &[u8]) -> Result<Self, MemoryError> {
         let residency = residency_of(buffer)?;
         let on = residency.nodes().iter().map(|node| (node, residency.bytes_on(node))).collect();
-        Ok(Self { of: MemoryOf::Buffers, on })
+        Ok(Self { of: MemoryOwner::Buffers, on })
     }
 }
 

@@ -48,7 +48,7 @@ pub enum ThreadAffinityError {
     NoPacketYet,
     /// This process may use no known CPU at that distance.
     #[error("no CPU that may be used is {nearness:?} to {served}")]
-    NoneSoNear {
+    NoCpuAtDistance {
         /// The wanted distance.
         nearness: Nearness,
         /// The CPUs that serve the interrupts.
@@ -127,7 +127,7 @@ impl Nearness {
 fn bind(topology: &Topology, served: CpuSet, nearness: Nearness) -> Result<ThreadGuard, ThreadAffinityError> {
     let near = nearness.cpus(topology, &served).intersection(topology.allowed_cpus());
     if near.is_empty() {
-        return Err(ThreadAffinityError::NoneSoNear { nearness, served });
+        return Err(ThreadAffinityError::NoCpuAtDistance { nearness, served });
     }
     Ok(thread::bind_current(&near)?)
 }

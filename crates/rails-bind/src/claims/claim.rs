@@ -5,7 +5,7 @@ use super::{
     folder::Folder,
     record_lock::Owner,
     registry::{Taken, registry},
-    resource::{Number, Numbers, Page, spans},
+    resource::{ClaimFile, Number, Numbers, spans},
 };
 use std::{io, process};
 
@@ -39,10 +39,10 @@ impl Claim {
     pub fn split_off(&mut self, part: &Resources) -> Self {
         let mut off = Vec::new();
         for (kind, wanted) in part.by_kind() {
-            for taken in self.taken.iter_mut().filter(|taken| taken.page.kind == kind) {
+            for taken in self.taken.iter_mut().filter(|taken| taken.claim_file.kind == kind) {
                 let numbers = taken.numbers.intersection(&wanted);
                 taken.numbers = taken.numbers.difference(&numbers);
-                off.push(Taken { file: taken.file, page: taken.page.clone(), numbers });
+                off.push(Taken { file: taken.file, claim_file: taken.claim_file.clone(), numbers });
             }
         }
         for parts in [&mut self.taken, &mut off] {
@@ -61,7 +61,7 @@ impl Claim {
         for taken in &self.taken {
             let held = match self.folder.open()? {
                 Some(folder) => registry
-                    .locked(&folder, &taken.page, &spans(&taken.numbers))?
+                    .locked(&folder, &taken.claim_file, &spans(&taken.numbers))?
                     .filter(|(file, _)| *file == taken.file),
                 None => None,
             };
@@ -71,7 +71,7 @@ impl Claim {
                 .filter(|lock| lock.owner == Owner::Process(process::id()));
             let ours: Numbers = ours.flat_map(|lock| lock.span.first..=lock.span.last).map(Number).collect();
             if let Some(lost) = taken.numbers.difference(&ours).first() {
-                return Err(ClaimError::Lost { resource: taken.page.kind.resource(lost.0) });
+                return Err(ClaimError::Lost { resource: taken.claim_file.kind.resource(lost.0) });
             }
         }
         Ok(())
@@ -93,21 +93,21 @@ impl Claim {
             return Ok(());
         }
         let (mut registry, folder) = (registry(), &self.folder);
-        let failed = |page: &Page, source: io::Error| ClaimError::File {
+        let failed = |claim_file: &ClaimFile, source: io::Error| ClaimError::File {
             call: "unlock",
-            path: folder.path.join(page.file()),
+            path: folder.path.join(claim_file.file_name()),
             source,
         };
         let mut result = Ok(());
         for taken in self.taken.drain(..).rev() {
-            result = result.and(registry.let_go(&taken).map_err(|source| failed(&taken.page, source)));
+            result = result.and(registry.let_go(&taken).map_err(|source| failed(&taken.claim_file, source)));
         }
         result
     }
 }
 
 fn resources_of(taken: &[Taken]) -> Resources {
-    taken.iter().flat_map(|taken| taken.numbers.iter().map(|number| taken.page.kind.resource(number.0))).collect()
+    taken.iter().flat_map(|taken| taken.numbers.iter().map(|number| taken.claim_file.kind.resource(number.0))).collect()
 }
 
 impl Drop for Claim {

@@ -96,12 +96,12 @@ pub enum ClaimError {
 
     /// The file has more locks than all claims of a machine would make: a process locks every other
     /// byte.
-    #[error("{} has more than {most} separate locks; process {} has one of them", path.display(), shown(*pid))]
-    Crowded {
+    #[error("{} has more than {max} separate locks; process {} has one of them", path.display(), shown(*pid))]
+    TooManyLocks {
         /// The file.
         path: PathBuf,
         /// The number of locks that are listed at most.
-        most: usize,
+        max: usize,
         /// A process that holds some of the locks; `None` if it is not visible here.
         pid: Option<u32>,
     },

@@ -2,7 +2,7 @@
 
 use super::{
     ClaimError,
-    resource::{Kind, Page},
+    resource::{ClaimFile, Kind},
     user::{self, ROOT},
 };
 use nix::{
@@ -119,8 +119,8 @@ impl Folder {
             entries => entries.map_err(failed)?,
         };
         for entry in entries {
-            let page = entry.map_err(failed)?.file_name().to_str().and_then(Page::of_file);
-            kinds.extend(page.map(|page| page.kind));
+            let claim_file = entry.map_err(failed)?.file_name().to_str().and_then(ClaimFile::of_file);
+            kinds.extend(claim_file.map(|claim_file| claim_file.kind));
             if kinds.len() > MAX_KINDS {
                 kinds.pop_last();
             }
@@ -145,54 +145,61 @@ impl OpenFolder<'_> {
 
     /// Moves away, as root, anything else in the place of a file. Returns whether something was
     /// moved.
-    pub(super) fn put_aside(&self, page: &Page) -> bool {
-        let name = page.file();
+    pub(super) fn put_aside(&self, claim_file: &ClaimFile) -> bool {
+        let name = claim_file.file_name();
         let found = fstatat(&self.descriptor, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
         let Ok(aside) = hidden(name.as_ref(), "aside") else { return false };
         is_foreign(found.ok().map(|found| found.st_uid))
             && renameat(&self.descriptor, name.as_str(), &self.descriptor, aside.as_os_str()).is_ok()
     }
 
-    pub(super) fn path_of(&self, page: &Page) -> PathBuf {
-        self.folder.path.join(page.file())
+    pub(super) fn path_of(&self, claim_file: &ClaimFile) -> PathBuf {
+        self.folder.path.join(claim_file.file_name())
     }
 
     /// The identity of the file of that name; `None` if there is none.
-    pub(super) fn look(&self, page: &Page) -> Result<Option<FileId>, ClaimError> {
-        match fstatat(&self.descriptor, page.file().as_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
-            Ok(found) if page.overrides && found.st_uid != ROOT => Ok(None),
+    pub(super) fn look(&self, claim_file: &ClaimFile) -> Result<Option<FileId>, ClaimError> {
+        match fstatat(&self.descriptor, claim_file.file_name().as_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(found) if claim_file.overrides && found.st_uid != ROOT => Ok(None),
             Ok(found) if found.st_mode & nix::libc::S_IFMT != nix::libc::S_IFREG => {
-                Err(ClaimError::NotAFile { path: self.path_of(page) })
+                Err(ClaimError::NotAFile { path: self.path_of(claim_file) })
             }
             #[allow(clippy::unnecessary_cast, reason = "the fields are narrower on some machines")]
             Ok(found) => Ok(Some(FileId { device: found.st_dev as u64, inode: found.st_ino as u64 })),
             Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(self.failed("look at", page, errno)),
+            Err(errno) => Err(self.failed("look at", claim_file, errno)),
         }
     }
 
     /// Opens the file to lock bytes, or else only to see the locks; `None` if there is none. It is
     /// not created here: where the kernel protects files in sticky folders
     /// (`fs.protected_regular`), `O_CREAT` refuses other users' files.
-    pub(super) fn open_file(&self, page: &Page, to_lock: bool) -> Result<Option<(FileId, File)>, ClaimError> {
+    pub(super) fn open_file(
+        &self,
+        claim_file: &ClaimFile,
+        to_lock: bool,
+    ) -> Result<Option<(FileId, File)>, ClaimError> {
         let access = if to_lock { OFlag::O_RDWR } else { OFlag::O_RDONLY };
         // `O_NONBLOCK`: opening a pipe would wait for its other end.
         let flags = access | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-        let file = match openat(&self.descriptor, page.file().as_str(), flags, Mode::empty()) {
+        let file = match openat(&self.descriptor, claim_file.file_name().as_str(), flags, Mode::empty()) {
             Ok(descriptor) => File::from(descriptor),
             Err(Errno::ENOENT) => return Ok(None),
             // A link, a socket, or a file whose owner has a lease on it, which `O_NONBLOCK` does not wait for.
             Err(Errno::ELOOP | Errno::ENXIO | Errno::EWOULDBLOCK) => {
-                return Err(ClaimError::NotAFile { path: self.path_of(page) });
+                return Err(ClaimError::NotAFile { path: self.path_of(claim_file) });
             }
-            Err(errno) => return Err(self.failed("open", page, errno)),
+            Err(errno) => return Err(self.failed("open", claim_file, errno)),
         };
-        let metadata =
-            file.metadata().map_err(|source| ClaimError::File { call: "look at", path: self.path_of(page), source })?;
+        let metadata = file.metadata().map_err(|source| ClaimError::File {
+            call: "look at",
+            path: self.path_of(claim_file),
+            source,
+        })?;
         if !metadata.is_file() {
-            return Err(ClaimError::NotAFile { path: self.path_of(page) });
+            return Err(ClaimError::NotAFile { path: self.path_of(claim_file) });
         }
-        if page.overrides && metadata.uid() != ROOT {
+        if claim_file.overrides && metadata.uid() != ROOT {
             return Ok(None);
         }
         Ok(Some((FileId { device: metadata.dev(), inode: metadata.ino() }, file)))
@@ -200,9 +207,9 @@ impl OpenFolder<'_> {
 
     /// Makes the file, unless there is one, or the folder has been removed. Every user can write to
     /// the file from the first moment on, as with the folder.
-    pub(super) fn make_file(&self, page: &Page) -> Result<(), ClaimError> {
+    pub(super) fn make_file(&self, claim_file: &ClaimFile) -> Result<(), ClaimError> {
         for _ in 0..TRIES {
-            let beside = hidden(page.file().as_ref(), "new");
+            let beside = hidden(claim_file.file_name().as_ref(), "new");
             let beside = beside.map_err(|source| self.folder.unusable("name a file in", source))?;
             let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
             let file = match openat(&self.descriptor, beside.as_os_str(), flags, Mode::from_bits_truncate(0o600)) {
@@ -213,25 +220,31 @@ impl OpenFolder<'_> {
                 Err(errno) => return Err(self.folder.unusable("make a file in", errno.into())),
             };
             // Root alone overrides; others see root's locks.
-            let mode = if page.overrides { 0o644 } else { 0o666 };
-            if page.overrides {
-                self.put_aside(page);
+            let mode = if claim_file.overrides { 0o644 } else { 0o666 };
+            if claim_file.overrides {
+                self.put_aside(claim_file);
             }
             let linked = fchmod(&file, Mode::from_bits_truncate(mode)).and_then(|()| {
-                linkat(&self.descriptor, beside.as_os_str(), &self.descriptor, page.file().as_str(), AtFlags::empty())
+                linkat(
+                    &self.descriptor,
+                    beside.as_os_str(),
+                    &self.descriptor,
+                    claim_file.file_name().as_str(),
+                    AtFlags::empty(),
+                )
             });
             // A name that is left behind does no harm.
             let _ = unlinkat(&self.descriptor, beside.as_os_str(), UnlinkatFlags::NoRemoveDir);
             return match linked {
                 Ok(()) | Err(Errno::EEXIST | Errno::ENOENT) => Ok(()),
-                Err(errno) => Err(self.failed("make", page, errno)),
+                Err(errno) => Err(self.failed("make", claim_file, errno)),
             };
         }
-        Err(self.failed("make", page, Errno::EEXIST))
+        Err(self.failed("make", claim_file, Errno::EEXIST))
     }
 
-    fn failed(&self, call: &'static str, page: &Page, errno: Errno) -> ClaimError {
-        ClaimError::File { call, path: self.path_of(page), source: errno.into() }
+    fn failed(&self, call: &'static str, claim_file: &ClaimFile, errno: Errno) -> ClaimError {
+        ClaimError::File { call, path: self.path_of(claim_file), source: errno.into() }
     }
 }
 

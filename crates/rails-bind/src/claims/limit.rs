@@ -33,7 +33,7 @@ impl UserLimit {
     }
 
     /// The limit up to which claims of others are heeded: by default half of the online CPUs.
-    pub(super) fn of_heeded(self) -> Option<usize> {
+    pub(super) fn of_others(self) -> Option<usize> {
         self.or_half_of(kernel_files::online_cpus)
     }
 
@@ -65,8 +65,8 @@ fn parsed(text: &str) -> Result<Option<usize>, String> {
 
 /// Whether this is the process's first call for that user, or for locks without a user (`None`).
 pub(super) fn is_first_of(user: Option<u32>) -> bool {
-    static TOLD: Mutex<BTreeSet<Option<u32>>> = Mutex::new(BTreeSet::new());
-    TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(user)
+    static WARNED: Mutex<BTreeSet<Option<u32>>> = Mutex::new(BTreeSet::new());
+    WARNED.lock().unwrap_or_else(PoisonError::into_inner).insert(user)
 }
 
 #[cfg(test)]
@@ -89,6 +89,6 @@ mod tests {
             assert_eq!([half_of("0"), half_of("0-1"), half_of("4-8")], [Some(0), Some(1), Some(2)]);
         }
         assert_eq!(UserLimit::Cpus(3).of_claims(), Some(3));
-        assert_eq!(UserLimit::Unlimited.of_heeded(), None);
+        assert_eq!(UserLimit::Unlimited.of_others(), None);
     }
 }

@@ -65,7 +65,7 @@ use self::{
     limit::UserLimit,
     record_lock::{Locked, Owner},
     registry::{NotTaken, Registry, Taken, registry},
-    resource::{Kind, Page, Span, spans},
+    resource::{ClaimFile, Kind, Span, spans},
     user::ROOT,
 };
 use crate::{kernel_files, settings::InterfaceName};
@@ -190,7 +190,7 @@ impl Claims {
         // Root moves obstacles away before it looks at the locks.
         self.folder.open_or_make()?;
         for _ in 0..TRIES {
-            let held = self.held(registry, &kind.page(), numbers)?;
+            let held = self.held(registry, &kind.claim_file(), numbers)?;
             let overridden: Numbers = held
                 .into_iter()
                 .filter(|(_, owner)| is_root && owner.is_below_root())
@@ -201,12 +201,12 @@ impl Claims {
                 taken.push(registry.take(&self.folder, &kind.overrides(), &overridden)?);
             }
             if !others.is_empty() {
-                match registry.take(&self.folder, &kind.page(), &others) {
+                match registry.take(&self.folder, &kind.claim_file(), &others) {
                     Ok(part) => taken.push(part),
                     // Another user has just claimed it.
                     Err(NotTaken::Held { owner, .. }) if is_root && owner.is_below_root() => {
-                        if let Some(part) = taken.pop_if(|part| part.page == kind.overrides()) {
-                            let path = self.folder.path.join(part.page.file());
+                        if let Some(part) = taken.pop_if(|part| part.claim_file == kind.overrides()) {
+                            let path = self.folder.path.join(part.claim_file.file_name());
                             let failed = |source| ClaimError::File { call: "unlock", path, source };
                             registry.let_go(&part).map_err(failed)?;
                         }
@@ -218,7 +218,7 @@ impl Claims {
             // Each process locks in its own file before it looks at the other file, so at least one
             // of two sees the other's lock.
             let by_root = self.held(registry, &kind.overrides(), &others)?;
-            let beside = self.held(registry, &kind.page(), &overridden)?;
+            let beside = self.held(registry, &kind.claim_file(), &overridden)?;
             let mut in_the_way =
                 by_root.into_iter().chain(beside.into_iter().filter(|(_, owner)| !owner.is_below_root()));
             return match in_the_way.next() {
@@ -226,13 +226,18 @@ impl Claims {
                 Some((Number(number), owner)) => Err(NotTaken::Held { number, owner }),
             };
         }
-        Err(ClaimError::Unsteady { path: self.folder.path.join(kind.page().file()) }.into())
+        Err(ClaimError::Unsteady { path: self.folder.path.join(kind.claim_file().file_name()) }.into())
     }
 
     /// The numbers among these that are locked in a file, with their owners.
-    fn held(&self, registry: &Registry, page: &Page, numbers: &Numbers) -> Result<Vec<(Number, Owner)>, ClaimError> {
+    fn held(
+        &self,
+        registry: &Registry,
+        claim_file: &ClaimFile,
+        numbers: &Numbers,
+    ) -> Result<Vec<(Number, Owner)>, ClaimError> {
         let Some(folder) = self.folder.open()? else { return Ok(Vec::new()) };
-        let locks = match registry.locked(&folder, page, &spans(numbers)) {
+        let locks = match registry.locked(&folder, claim_file, &spans(numbers)) {
             // Such a file has no locks, and never will.
             Err(ClaimError::NotAFile { .. }) => return Ok(Vec::new()),
             locked => locked?.map(|(_, locks)| locks).unwrap_or_default(),
@@ -304,7 +309,7 @@ impl Claims {
             let holdings = match self.holdings([(kind, spans)]) {
                 Ok(holdings) if is_of_cpus => self.without_excess(holdings),
                 Ok(holdings) => holdings,
-                Err(error @ ClaimError::Crowded { .. }) if !is_of_cpus => {
+                Err(error @ ClaimError::TooManyLocks { .. }) if !is_of_cpus => {
                     tracing::warn!(%error, "a file of claims is passed over");
                     continue;
                 }
@@ -324,7 +329,7 @@ impl Claims {
         {
             tracing::warn!("locks that are no claims are not heeded: {}", Holder::of(Owner::OpenFile, holds));
         }
-        let Some(max) = self.limit.of_heeded() else { return holdings };
+        let Some(max) = self.limit.of_others() else { return holdings };
         let mut of_users: BTreeMap<u32, CpuSet> = BTreeMap::new();
         for (owner, holds) in &holdings {
             if let Some(user) = owner.user().filter(|user| *user != ROOT) {
@@ -365,10 +370,10 @@ impl Claims {
         let mut holdings = Holdings::new();
         let Some(folder) = self.folder.open()? else { return Ok(holdings) };
         let registry = registry();
-        let pages =
-            asked.into_iter().flat_map(|(kind, spans)| [(kind.page(), spans.clone()), (kind.overrides(), spans)]);
-        for (page, spans) in pages {
-            let locks = match registry.locked(&folder, &page, &spans) {
+        let claim_files =
+            asked.into_iter().flat_map(|(kind, spans)| [(kind.claim_file(), spans.clone()), (kind.overrides(), spans)]);
+        for (claim_file, spans) in claim_files {
+            let locks = match registry.locked(&folder, &claim_file, &spans) {
                 Ok(locks) => locks.map(|(_, locks)| locks).unwrap_or_default(),
                 Err(error @ ClaimError::NotAFile { .. }) => {
                     tracing::warn!(%error, "a file of claims is passed over");
@@ -377,7 +382,7 @@ impl Claims {
                 Err(error) => return Err(error),
             };
             for lock in locks {
-                holdings.entry(lock.owner).or_default().insert_span(&page.kind, lock.span);
+                holdings.entry(lock.owner).or_default().insert_span(&claim_file.kind, lock.span);
             }
         }
         Ok(holdings)

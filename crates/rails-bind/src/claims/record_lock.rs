@@ -86,15 +86,15 @@ pub(super) fn locked(file: &File, span: Span) -> io::Result<Option<Locked>> {
 }
 
 /// All locks on these bytes, in rising order; the last one found as an error if there are more than
-/// `most`. Of several processes that share a read lock, which is no claim, the list has one.
-pub(super) fn all_locked(file: &File, span: Span, most: usize) -> io::Result<Result<Vec<Locked>, Locked>> {
+/// `max`. Of several processes that share a read lock, which is no claim, the list has one.
+pub(super) fn all_locked(file: &File, span: Span, max: usize) -> io::Result<Result<Vec<Locked>, Locked>> {
     let mut all = Vec::new();
     // Each lock divides its span into the one before and the one behind it, so there are at most
     // two queries for each lock, and one more.
     let mut unknown = vec![span];
     while let Some(span) = unknown.pop() {
         let Some(found) = locked(file, span)? else { continue };
-        if all.len() == most {
+        if all.len() == max {
             return Ok(Err(found));
         }
         if found.span.last < span.last {

@@ -10,7 +10,7 @@ use super::{
     ClaimError,
     folder::{FileId, Folder, OpenFolder, TRIES},
     record_lock::{self, Locked, Owner},
-    resource::{Numbers, Page, Span, spans},
+    resource::{ClaimFile, Numbers, Span, spans},
 };
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -38,7 +38,7 @@ struct OpenFile {
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) file: FileId,
-    pub(super) page: Page,
+    pub(super) claim_file: ClaimFile,
     pub(super) numbers: Numbers,
 }
 
@@ -71,18 +71,23 @@ pub(super) fn registry() -> MutexGuard<'static, Registry> {
 
 impl Registry {
     /// Takes all of these numbers, or none.
-    pub(super) fn take(&mut self, folder: &Folder, page: &Page, numbers: &Numbers) -> Result<Taken, NotTaken> {
+    pub(super) fn take(
+        &mut self,
+        folder: &Folder,
+        claim_file: &ClaimFile,
+        numbers: &Numbers,
+    ) -> Result<Taken, NotTaken> {
         let mut path = folder.path.clone();
         for _ in 0..TRIES {
             let open_folder = folder.open_or_make()?;
-            path = open_folder.path_of(page);
-            let file = match self.open(&open_folder, page) {
+            path = open_folder.path_of(claim_file);
+            let file = match self.open(&open_folder, claim_file) {
                 Ok(Some(file)) => file,
                 Ok(None) => {
-                    open_folder.make_file(page)?;
+                    open_folder.make_file(claim_file)?;
                     continue;
                 }
-                Err(ClaimError::NotAFile { .. }) if open_folder.put_aside(page) => continue,
+                Err(ClaimError::NotAFile { .. }) if open_folder.put_aside(claim_file) => continue,
                 Err(error) => return Err(error.into()),
             };
             let open = self.files.get_mut(&file).expect("it was opened just now");
@@ -93,9 +98,9 @@ impl Registry {
             match open.lock(numbers).map_err(failed)? {
                 Some((number, owner)) => return Err(NotTaken::Held { number, owner }),
                 // Another process may have removed the file, or the folder, before it was locked.
-                None if is_the_one_there(folder, page, file) => {
+                None if is_the_one_there(folder, claim_file, file) => {
                     open.held = open.held.union(numbers);
-                    return Ok(Taken { file, page: page.clone(), numbers: numbers.clone() });
+                    return Ok(Taken { file, claim_file: claim_file.clone(), numbers: numbers.clone() });
                 }
                 None => open.unlock(numbers).map_err(failed)?,
             }
@@ -116,13 +121,13 @@ impl Registry {
     pub(super) fn locked(
         &self,
         folder: &OpenFolder<'_>,
-        page: &Page,
+        claim_file: &ClaimFile,
         within: &[Span],
     ) -> Result<Option<(FileId, Vec<Locked>)>, ClaimError> {
-        let Some(file) = folder.look(page)? else { return Ok(None) };
+        let Some(file) = folder.look(claim_file)? else { return Ok(None) };
         let (file, opened) = match self.files.get(&file) {
             Some(open) => (file, Opened::Kept(&open.file)),
-            None => match folder.open_file(page, false)? {
+            None => match folder.open_file(claim_file, false)? {
                 None => return Ok(None),
                 // The file has been replaced by one that this process has open: closing it would
                 // drop its locks.
@@ -134,15 +139,15 @@ impl Registry {
                 Some((file, opened)) => (file, Opened::ForNow(opened)),
             },
         };
-        let failed = |source| ClaimError::File { call: "look for locks on", path: folder.path_of(page), source };
+        let failed = |source| ClaimError::File { call: "look for locks on", path: folder.path_of(claim_file), source };
         let mut all = Vec::new();
         for span in within {
             match record_lock::all_locked(&opened, *span, MAX_LOCKS).map_err(failed)? {
                 Ok(locks) => all.extend(locks),
                 Err(last) => {
-                    return Err(ClaimError::Crowded {
-                        path: folder.path_of(page),
-                        most: MAX_LOCKS,
+                    return Err(ClaimError::TooManyLocks {
+                        path: folder.path_of(claim_file),
+                        max: MAX_LOCKS,
                         pid: last.owner.pid(),
                     });
                 }
@@ -152,12 +157,12 @@ impl Registry {
     }
 
     /// Opens the file, unless it is open; `None` if there is none.
-    fn open(&mut self, folder: &OpenFolder<'_>, page: &Page) -> Result<Option<FileId>, ClaimError> {
-        let Some(file) = folder.look(page)? else { return Ok(None) };
+    fn open(&mut self, folder: &OpenFolder<'_>, claim_file: &ClaimFile) -> Result<Option<FileId>, ClaimError> {
+        let Some(file) = folder.look(claim_file)? else { return Ok(None) };
         if self.files.contains_key(&file) {
             return Ok(Some(file));
         }
-        let Some((id, file)) = folder.open_file(page, true)? else { return Ok(None) };
+        let Some((id, file)) = folder.open_file(claim_file, true)? else { return Ok(None) };
         match self.files.entry(id) {
             Entry::Vacant(place) => {
                 place.insert(OpenFile { file, held: Numbers::new() });
@@ -204,8 +209,8 @@ impl OpenFile {
 }
 
 /// Whether the path still leads to this file.
-fn is_the_one_there(folder: &Folder, page: &Page, file: FileId) -> bool {
-    let there = folder.open().ok().flatten().and_then(|folder| folder.look(page).ok().flatten());
+fn is_the_one_there(folder: &Folder, claim_file: &ClaimFile, file: FileId) -> bool {
+    let there = folder.open().ok().flatten().and_then(|folder| folder.look(claim_file).ok().flatten());
     there == Some(file)
 }
 

@@ -48,7 +48,7 @@ pub(super) enum Kind {
 
 /// A file of claims.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Page {
+pub(super) struct ClaimFile {
     pub(super) kind: Kind,
     /// Whether the file has the claims by which root overrides those of other users. Only a file
     /// that root owns counts.
@@ -173,7 +173,7 @@ impl From<CpuSet> for Resources {
     }
 }
 
-impl Page {
+impl ClaimFile {
     /// The file of claims of this name; `None` for any other name.
     pub(super) fn of_file(name: &str) -> Option<Self> {
         let (name, overrides) = name.strip_prefix(OVERRIDES).map_or((name, false), |name| (name, true));
@@ -185,7 +185,7 @@ impl Page {
         Some(Self { kind, overrides })
     }
 
-    pub(super) fn file(&self) -> String {
+    pub(super) fn file_name(&self) -> String {
         let before = if self.overrides { OVERRIDES } else { "" };
         match &self.kind {
             Kind::Cpus => format!("{before}{CPUS}"),
@@ -197,13 +197,13 @@ impl Page {
 
 impl Kind {
     /// The file of all claims but those that override others.
-    pub(super) fn page(&self) -> Page {
-        Page { kind: self.clone(), overrides: false }
+    pub(super) fn claim_file(&self) -> ClaimFile {
+        ClaimFile { kind: self.clone(), overrides: false }
     }
 
     /// The file of root's claims that override others.
-    pub(super) fn overrides(&self) -> Page {
-        Page { kind: self.clone(), overrides: true }
+    pub(super) fn overrides(&self) -> ClaimFile {
+        ClaimFile { kind: self.clone(), overrides: true }
     }
 
     pub(super) fn resource(&self, number: u32) -> Resource {
@@ -334,12 +334,12 @@ mod tests {
     #[test]
     fn names_of_files_and_back() {
         for resource in [Resource::Cpu(CpuId(1)), Resource::Interrupt(1), queue("eth0.7", 1)] {
-            for page in [resource.kind().page(), resource.kind().overrides()] {
-                assert_eq!(Page::of_file(&page.file()), Some(page));
+            for claim_file in [resource.kind().claim_file(), resource.kind().overrides()] {
+                assert_eq!(ClaimFile::of_file(&claim_file.file_name()), Some(claim_file));
             }
         }
         for name in ["", "cpu", "queues", "queues.", "queues.a/b", "queues.a-name-too-long-", "root.", ".new.1.0"] {
-            assert_eq!(Page::of_file(name), None, "{name}");
+            assert_eq!(ClaimFile::of_file(name), None, "{name}");
         }
     }
 }

@@ -171,7 +171,7 @@ fn file_with_more_locks_than_are_listed() {
     assert_eq!(holder.to_string(), "an unknown process, by locks that are no claims, which holds interrupt 8");
     lock_for(&hostile, 2 * 4096);
     let error = claims.list().expect_err("they are too many");
-    assert!(matches!(error, ClaimError::Crowded { most: 4096, .. }), "{error}");
+    assert!(matches!(error, ClaimError::TooManyLocks { max: 4096, .. }), "{error}");
     assert!(claims.taken().expect("that is another file").cpus().is_empty());
 }
 
@@ -182,7 +182,7 @@ fn cpus_are_read_beside_locks_on_all_others() {
     let _claim = claims.claim((0..4096).map(|number| cpu(2 * number))).expect("they are free");
     let another = fs::File::options().write(true).open(folder.path().join("cpus")).expect("it is there");
     lock_for(&another, 8191);
-    assert!(matches!(claims.list(), Err(ClaimError::Crowded { .. })), "that asks for the whole file");
+    assert!(matches!(claims.list(), Err(ClaimError::TooManyLocks { .. })), "that asks for the whole file");
     assert!(claims.taken().expect("that asks for the machine's CPUs").cpus().contains(CpuId(0)));
 }
 

@@ -80,10 +80,10 @@ impl NumaBuffer {
     #[doc(alias = "mbind")]
     #[doc(alias = "numa_alloc_onnode")]
     pub fn new(bytes: usize, options: &BufferOptions) -> Result<Self, MemoryError> {
-        let laid = options.lay(bytes)?;
-        let whole = Whole::new(laid.mapping);
-        let binding = MemoryBinding::new(whole.mapping(), laid.shape);
-        Ok(Self { whole, length: bytes, state: Arc::new(BufferState { binding, outcome: laid.outcome }) })
+        let allocation = options.allocate(bytes)?;
+        let whole = Whole::new(allocation.mapping);
+        let binding = MemoryBinding::new(whole.mapping(), allocation.shape);
+        Ok(Self { whole, length: bytes, state: Arc::new(BufferState { binding, outcome: allocation.outcome }) })
     }
 
     /// The buffer of all of this memory.

@@ -36,12 +36,12 @@ pub enum MemoryError {
     },
 
     /// The pool would have too many buffers; no call was made.
-    #[error("a pool of {count} buffers is asked for, and has {most} at most")]
+    #[error("a pool of {count} buffers is asked for, and has {max} at most")]
     TooManyBuffers {
         /// The request.
         count: usize,
         /// The maximum of a pool.
-        most: usize,
+        max: usize,
     },
 
     /// There is too little free memory, so that making the pages would end in the OOM killer; no

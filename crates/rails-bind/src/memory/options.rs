@@ -55,7 +55,7 @@ pub enum Pages {
 
 /// Memory that was mapped with some options.
 #[derive(Debug)]
-pub(super) struct Laid {
+pub(super) struct Allocation {
     pub(super) mapping: Mapping,
     pub(super) shape: Shape,
     pub(super) outcome: Outcome<MemoryPolicy>,
@@ -110,7 +110,7 @@ impl BufferOptions {
 
     /// Maps `bytes`, rounded up to whole pages, with these options; on an error, nothing stays
     /// mapped.
-    pub(super) fn lay(&self, bytes: usize) -> Result<Laid, MemoryError> {
+    pub(super) fn allocate(&self, bytes: usize) -> Result<Allocation, MemoryError> {
         let shape = self.shape()?;
         let raw = effective(&self.policy)?;
         let nodes = MemoryPolicy::from_raw(&raw).as_ref().and_then(strict_nodes);
@@ -134,7 +134,7 @@ impl BufferOptions {
             mapping.lock().map_err(|source| lock_refused(capacity, source))?;
         }
         let outcome = Outcome::compare(self.policy.clone(), Range { mapping: &mapping, shape }.policy()?);
-        Ok(Laid { mapping, shape, outcome })
+        Ok(Allocation { mapping, shape, outcome })
     }
 
     fn shape(&self) -> Result<Shape, MemoryError> {

@@ -90,13 +90,13 @@ impl BufferPool {
         let too_many = || MemoryError::BeyondMemory { bytes, existing: usize::MAX as u64, nodes: strict.clone() };
         let total = usize::try_from(bytes).map_err(|_| too_many())?;
         if count > MAX_SLOTS {
-            return Err(MemoryError::TooManyBuffers { count, most: MAX_SLOTS });
+            return Err(MemoryError::TooManyBuffers { count, max: MAX_SLOTS });
         }
-        let laid = options.clone().prefault(true).lay(total)?;
+        let allocation = options.clone().prefault(true).allocate(total)?;
         let stride = total / count;
-        let slots = Arc::new(SlotPool::new(laid.mapping, count, stride, buffer_bytes));
-        let binding = MemoryBinding::new(slots.mapping(), laid.shape);
-        Ok(Self { slots, binding, outcome: laid.outcome })
+        let slots = Arc::new(SlotPool::new(allocation.mapping, count, stride, buffer_bytes));
+        let binding = MemoryBinding::new(slots.mapping(), allocation.shape);
+        Ok(Self { slots, binding, outcome: allocation.outcome })
     }
 
     /// A free buffer, with the bytes of its last owner; `None` while all are out.

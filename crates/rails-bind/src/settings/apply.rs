@@ -80,7 +80,7 @@ pub enum ApplyError {
 
     /// Two changes are of the same setting.
     #[error("{setting} is to be changed twice")]
-    Twice {
+    Duplicate {
         /// The setting.
         setting: Setting,
     },
@@ -122,7 +122,7 @@ impl Host {
         for Change { setting, value } in changes {
             Self::check(setting, value)?;
             if !seen.insert(setting) {
-                return Err(ApplyError::Twice { setting: setting.clone() });
+                return Err(ApplyError::Duplicate { setting: setting.clone() });
             }
         }
         let session = journal.session()?;

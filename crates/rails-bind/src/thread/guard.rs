@@ -32,7 +32,7 @@ pub struct PlacementOutcome {
 #[must_use = "dropping the guard puts the thread back as it was at once"]
 pub struct PlacementGuard<Whose> {
     pub(super) outcome: PlacementOutcome,
-    pub(super) undo: Undo,
+    pub(super) undo: UndoLog,
     pub(super) whose: PhantomData<Whose>,
 }
 
@@ -84,20 +84,20 @@ impl<Whose> PlacementGuard<Whose> {
 
 /// The properties to put back, the latest last.
 #[derive(Debug)]
-pub(super) struct Undo {
+pub(super) struct UndoLog {
     pub(super) thread: Subject,
-    pub(super) steps: Vec<Former>,
+    pub(super) steps: Vec<UndoStep>,
 }
 
 /// A property with its former value.
 #[derive(Debug)]
-pub(super) enum Former {
+pub(super) enum UndoStep {
     Name(Vec<u8>),
     Cpus(CpuSet),
-    Scheduling(scheduling::Former),
+    Scheduling(scheduling::RawScheduling),
 }
 
-impl Undo {
+impl UndoLog {
     /// Puts everything back; returns the first failure.
     pub(super) fn run(&mut self) -> Result<(), (&'static str, BindError)> {
         let mut result = Ok(());
@@ -109,7 +109,7 @@ impl Undo {
     }
 }
 
-impl Drop for Undo {
+impl Drop for UndoLog {
     fn drop(&mut self) {
         if let Err((what, error)) = self.run() {
             tracing::warn!(%error, what, thread = %self.thread, "a thread was not put back");
@@ -117,7 +117,7 @@ impl Drop for Undo {
     }
 }
 
-impl Former {
+impl UndoStep {
     fn put_back(&self, thread: Subject) -> Result<(), BindError> {
         match self {
             Self::Name(former) => {
@@ -153,7 +153,7 @@ mod tests {
         let tid = super::super::current_tid();
         let before = name::read(Subject::Calling).expect("readable");
         let gone = Subject::Numbered(tid, Duration::from_nanos(1));
-        let mut undo = Undo { thread: gone, steps: vec![Former::Name(b"not put back".to_vec())] };
+        let mut undo = UndoLog { thread: gone, steps: vec![UndoStep::Name(b"not put back".to_vec())] };
         let (what, error) = undo.run().expect_err("it is another thread");
         assert!(what == "its name" && matches!(error, BindError::NoSuchThread { .. }), "{what}: {error}");
         assert_eq!(name::read(Subject::Calling).expect("readable"), before);

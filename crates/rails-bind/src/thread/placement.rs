@@ -2,7 +2,7 @@
 
 use super::{
     Scheduling, SchedulingClass, Tid, cpu_binding,
-    guard::{Former, Other, Own, PlacementGuard, PlacementOutcome, Undo},
+    guard::{Other, Own, PlacementGuard, PlacementOutcome, UndoLog, UndoStep},
     identity::Subject,
     name,
     scheduling::{self, check_nice},
@@ -122,7 +122,7 @@ impl ThreadPlacement {
 
     fn apply_to_subject<Whose>(&self, thread: Subject) -> Result<PlacementGuard<Whose>, BindError> {
         self.check()?;
-        let mut undo = Undo { thread, steps: Vec::new() };
+        let mut undo = UndoLog { thread, steps: Vec::new() };
         match self.carry_out(&mut undo) {
             Ok(outcome) => Ok(PlacementGuard { outcome, undo, whose: PhantomData }),
             Err(failed) => match undo.run() {
@@ -137,27 +137,27 @@ impl ThreadPlacement {
 
     /// The scheduling comes last: the kernel refuses it most often, and undoing it may take a
     /// privilege.
-    fn carry_out(&self, undo: &mut Undo) -> Result<PlacementOutcome, BindError> {
+    fn carry_out(&self, undo: &mut UndoLog) -> Result<PlacementOutcome, BindError> {
         let thread = undo.thread;
         let mut outcome = PlacementOutcome::default();
         if let Some(wanted) = &self.name {
             let former = name::read(thread)?;
             name::write(thread, wanted.as_bytes())?;
-            undo.steps.push(Former::Name(former));
+            undo.steps.push(UndoStep::Name(former));
             let got = String::from_utf8_lossy(&name::read(thread)?).into_owned();
             outcome.name = Some(Outcome::compare(wanted.clone(), got));
         }
         if let Some(wanted) = &self.cpus {
             let former = cpu_binding::kept(thread)?;
             cpu_binding::set(thread, wanted)?;
-            undo.steps.push(Former::Cpus(former));
+            undo.steps.push(UndoStep::Cpus(former));
             outcome.cpus = Some(Outcome::compare(wanted.clone(), cpu_binding::get(thread)?));
         }
         if self.class.is_some() || self.nice.is_some() || self.reset_on_fork.is_some() {
             let former = scheduling::read(thread)?;
             let wanted = self.scheduling(former.scheduling())?;
             scheduling::write(thread, wanted, &former)?;
-            undo.steps.push(Former::Scheduling(former));
+            undo.steps.push(UndoStep::Scheduling(former));
             outcome.scheduling = Some(Outcome::compare(wanted, scheduling::read(thread)?.scheduling()));
         }
         Ok(outcome)

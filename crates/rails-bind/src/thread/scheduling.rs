@@ -41,21 +41,21 @@ pub fn scheduling_of(tid: Tid) -> Result<Scheduling, BindError> {
 /// All attributes that the kernel states and accepts, so that they can be put back as a whole,
 /// including those that this crate has no name for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Former {
+pub(super) struct RawScheduling {
     attributes: Attributes,
     nice: i32,
 }
 
-pub(super) fn read(thread: Subject) -> Result<Former, BindError> {
+pub(super) fn read(thread: Subject) -> Result<RawScheduling, BindError> {
     let failed =
         |call| move |source| thread.error(call, "its scheduling", "a seccomp filter that lets it pass", source);
     let attributes = sched::get(thread.raw()).map_err(failed("sched_getattr"))?;
     let nice = sched::nice(thread.raw()).map_err(failed("getpriority"))?;
-    Ok(Former { attributes, nice })
+    Ok(RawScheduling { attributes, nice })
 }
 
 /// Sets class, nice value and reset-on-fork by one call, which does all or nothing.
-pub(super) fn write(thread: Subject, wanted: Scheduling, former: &Former) -> Result<(), BindError> {
+pub(super) fn write(thread: Subject, wanted: Scheduling, former: &RawScheduling) -> Result<(), BindError> {
     let mut attributes = Attributes::new();
     let raw = &mut attributes.0;
     (raw.sched_policy, raw.sched_priority) = wanted.class.to_raw();
@@ -72,7 +72,7 @@ pub(super) fn write(thread: Subject, wanted: Scheduling, former: &Former) -> Res
 
 /// Puts the attributes back. A real-time thread's nice value can only be set outside its class, so
 /// that is done first.
-pub(super) fn put_back(thread: Subject, former: &Former) -> Result<(), BindError> {
+pub(super) fn put_back(thread: Subject, former: &RawScheduling) -> Result<(), BindError> {
     let was = former.scheduling();
     if was.class.is_real_time() && read(thread)?.nice != was.nice {
         write(thread, Scheduling { class: SchedulingClass::Other, ..was }, former)?;
@@ -105,7 +105,7 @@ fn needs(thread: Subject, wanted: Scheduling) -> String {
     format!("CAP_SYS_NICE or {limit}, and CAP_SYS_NICE to clear reset-on-fork{others}")
 }
 
-impl Former {
+impl RawScheduling {
     pub(super) fn scheduling(&self) -> Scheduling {
         let raw = &self.attributes.0;
         Scheduling {

@@ -68,7 +68,7 @@ fn impossible_change_stops_the_transaction() {
     let empty = refuse(&[moved(24, "2"), moved(25, "")]);
     assert!(matches!(empty, ApplyError::Setting(SettingError::EmptySet { .. })), "{empty}");
     let twice = refuse(&[moved(24, "2"), moved(24, "3")]);
-    assert!(matches!(twice, ApplyError::Twice { .. }), "{twice}");
+    assert!(matches!(twice, ApplyError::Duplicate { .. }), "{twice}");
     let number = Change { setting: moved(24, "2").setting, value: Value::Number(2) };
     let wrong = refuse(&[moved(25, "2"), number]);
     assert!(matches!(wrong, ApplyError::Setting(SettingError::WrongKind { .. })), "{wrong}");

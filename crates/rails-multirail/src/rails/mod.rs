@@ -20,7 +20,7 @@ use links::LinkChanges;
 pub(crate) use links::LinkReports;
 use rails_bind::{
     Unheld,
-    affinity::{AffinityReport, Evidence, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread, assess},
+    affinity::{AffinityReport, Evidence, MemoryOwner, ObservedInterrupt, ObservedMemory, ObservedThread, assess},
     claims::{Claim, ClaimError, Claims, Resources},
     interrupt,
     memory::{BufferOptions, BufferPool, MemoryError, MemoryPolicy},
@@ -652,7 +652,7 @@ impl Rail {
     /// The node of a page that the rail's thread touched first when it was built, or moved last;
     /// empty if unknown.
     pub fn observed_memory(&self) -> Vec<ObservedMemory> {
-        let page = |node: &NodeId| ObservedMemory { of: MemoryOf::Buffers, on: [(*node, 1)].into() };
+        let page = |node: &NodeId| ObservedMemory { of: MemoryOwner::Buffers, on: [(*node, 1)].into() };
         self.runtime.placement().memory_node.iter().map(page).collect()
     }
 }

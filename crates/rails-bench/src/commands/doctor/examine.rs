@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow};
 use rails_bind::{
     Unheld,
     affinity::{
-        AffinityReport, Fix, MemoryOf, Observation, ObserveError, ObservedMemory, ObservedThread, Observer, Verdict,
+        AffinityReport, Fix, MemoryOwner, Observation, ObserveError, ObservedMemory, ObservedThread, Observer, Verdict,
     },
     interrupt::irqbalance::{self, BalancerPlan},
     memory,
@@ -206,7 +206,7 @@ fn memory_of(pid: Tid, notes: &mut Vec<String>) -> Result<Vec<ObservedMemory>> {
     match memory::process::nodes_of(pid) {
         Ok(memory) => {
             let started_ns = ObservedThread::read(pid).with_context(|| format!("--pid {pid}"))?.started_ns;
-            Ok(vec![ObservedMemory { of: MemoryOf::Process { pid, started_ns }, on: memory.own() }])
+            Ok(vec![ObservedMemory { of: MemoryOwner::Process { pid, started_ns }, on: memory.own() }])
         }
         Err(error) => {
             notes.push(format!("where its memory lies cannot be seen: {:#}", anyhow!(error)));

@@ -281,7 +281,7 @@ impl JoinError {
         match self {
             Self::Handshake(HandshakeError::Refused(Refusal::Busy(_))) => Setback::Busy,
             Self::Handshake(error) if error.is_lasting() => Setback::Lasting,
-            Self::Handshake(_) | Self::Io(_) | Self::Connect(ConnectError::Itself { .. }) => Setback::Passing,
+            Self::Handshake(_) | Self::Io(_) | Self::Connect(ConnectError::SelfConnect { .. }) => Setback::Passing,
             Self::Connect(_) | Self::Timeout => Setback::Plain,
             Self::NoTransport(_) | Self::RailStopped | Self::Random(_) | Self::Refusing(_) | Self::StreamOver => {
                 Setback::Lasting
@@ -300,7 +300,9 @@ impl JoinError {
 
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::Connect(ConnectError::Refused { .. } | ConnectError::Itself { .. }) => ErrorKind::ConnectionRefused,
+            Self::Connect(ConnectError::Refused { .. } | ConnectError::SelfConnect { .. }) => {
+                ErrorKind::ConnectionRefused
+            }
             Self::Connect(ConnectError::TimedOut { .. }) | Self::Timeout => ErrorKind::TimedOut,
             Self::Connect(ConnectError::Call { source, .. }) | Self::Io(source) => source.kind(),
             Self::Handshake(HandshakeError::Secret | HandshakeError::Tls(_)) => ErrorKind::PermissionDenied,

@@ -103,7 +103,7 @@ pub enum ConnectError {
     /// listens on that port of this machine (RFC 9293, section 3.5, simultaneous open). Another
     /// attempt gets another port.
     #[error("no process listens on {address}: a connection to it came from the same port and met itself")]
-    Itself {
+    SelfConnect {
         /// The address of both ends.
         address: SocketAddr,
     },

@@ -14,7 +14,7 @@ pub(crate) fn name_of(index: u32) -> Option<String> {
 }
 
 /// The name of the interface that has this address, if there is one.
-pub(crate) fn holder_of(address: IpAddr) -> io::Result<Option<String>> {
+pub(crate) fn name_with_address(address: IpAddr) -> io::Result<Option<String>> {
     let mut interfaces = nix::ifaddrs::getifaddrs()?;
     let holder = interfaces.find(|interface| {
         let known = interface.address.as_ref();

@@ -11,10 +11,10 @@ use std::{
 ///
 /// A `Repeated` remembers 64 causes. A further cause replaces the one that was logged longest ago.
 #[derive(Debug, Default)]
-pub struct Repeated(Mutex<BTreeMap<String, Told>>);
+pub struct Repeated(Mutex<BTreeMap<String, LastLogged>>);
 
 #[derive(Debug)]
-struct Told {
+struct LastLogged {
     at: Instant,
     left_out: u64,
 }
@@ -41,7 +41,7 @@ impl Repeated {
             let oldest = causes.iter().min_by_key(|(_, told)| told.at).map(|(cause, _)| cause.clone());
             causes.remove(&oldest.expect("there are causes"));
         }
-        causes.insert(cause.to_owned(), Told { at: now, left_out: 0 });
+        causes.insert(cause.to_owned(), LastLogged { at: now, left_out: 0 });
         Some(0)
     }
 }

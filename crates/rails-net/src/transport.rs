@@ -134,7 +134,7 @@ impl fmt::Debug for IncomingLane {
 /// | the transport | the stream |
 /// |---|---|
 /// | [`ConnectError::Refused`] | The peer's host answers, and nothing listens there. Without any lane the stream fails before its outage limit |
-/// | [`ConnectError::Itself`] | No process listens there at the moment: the stream dials the lane again |
+/// | [`ConnectError::SelfConnect`] | No process listens there at the moment: the stream dials the lane again |
 /// | another [`ConnectError`] | The path is at fault: the stream dials the lane again |
 /// | [`ConnectionReset`](io::ErrorKind::ConnectionReset) or [`BrokenPipe`](io::ErrorKind::BrokenPipe) of a lane | The peer has ended the lane |
 /// | another error of a lane | The path is at fault: the stream dials the lane again |

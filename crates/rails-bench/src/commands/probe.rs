@@ -176,7 +176,7 @@ async fn swallow(connection: Connection) -> Result<()> {
 /// The errors of all addresses, and a remedy for the first.
 fn not_connected(failed: Vec<(LaneAddress, OpenConnectionError)>, to: &Remotes) -> anyhow::Error {
     let help = failed.first().and_then(|(_, error)| match error {
-        OpenConnectionError::Connect(ConnectError::Refused { .. } | ConnectError::Itself { .. }) => {
+        OpenConnectionError::Connect(ConnectError::Refused { .. } | ConnectError::SelfConnect { .. }) => {
             Some("start `rails-bench probe --listen` there first")
         }
         OpenConnectionError::Connect(error) => help_for_connection(error),

@@ -274,7 +274,7 @@ fn help_for(error: &JoinError, peer: &str) -> Option<String> {
             format!("something else than `rails-bench {peer}` listens there; look at the address and the port")
         }
         JoinError::NoTransport(_) => TRANSPORTS.to_owned(),
-        JoinError::Connect(rails_net::ConnectError::Refused { .. } | rails_net::ConnectError::Itself { .. }) => {
+        JoinError::Connect(rails_net::ConnectError::Refused { .. } | rails_net::ConnectError::SelfConnect { .. }) => {
             format!("start `rails-bench {peer}` there first, and give the addresses that it prints")
         }
         JoinError::Connect(error) => help_for_connection(error)?.to_owned(),

@@ -7,7 +7,7 @@ use rails_topo::DataSize;
 use tokio::io::AsyncWriteExt;
 
 fn zero_copy() -> TcpTransport {
-    TcpTransport::new().zero_copy(ZeroCopy::new().least(DataSize::bytes(4 << 10)))
+    TcpTransport::new().zero_copy(ZeroCopy::new().min_payload(DataSize::bytes(4 << 10)))
 }
 
 /// Moves bytes, and gives the zero-copy counters of the sending end.

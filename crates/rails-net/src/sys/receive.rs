@@ -31,7 +31,7 @@ pub(crate) struct Arrived<'a> {
 /// Room for the kernel's facts about a datagram, aligned as the headers of control messages.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
-struct Told {
+struct Ancillary {
     control: [u8; CONTROL_LEN],
     name: [u8; NAME_LEN],
 }
@@ -42,15 +42,15 @@ pub(crate) fn receive(
     buffers: &mut [IoSliceMut<'_>],
     took: impl FnOnce(Arrived<'_>),
 ) -> io::Result<()> {
-    let mut told = Told::default();
+    let mut ancillary = Ancillary::default();
     let mut header = no_header();
-    told.describe(&mut header, buffers);
+    ancillary.describe(&mut header, buffers);
     // SAFETY: "The msg_name field points to a caller-allocated buffer", as the control messages and the
-    // buffers do: all are exclusively borrowed by `told` and `buffers` until the call returns, with
-    // their lengths beside them, and their bytes may hold any value.
+    // buffers do: all are exclusively borrowed by `ancillary` and `buffers` until the call returns,
+    // with their lengths beside them, and their bytes may hold any value.
     let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, 0) };
     let bytes = Errno::result(result)?;
-    took(told.arrived(&header, bytes as usize));
+    took(ancillary.arrived(&header, bytes as usize));
     Ok(())
 }
 
@@ -61,20 +61,20 @@ pub(crate) fn receive_several(
     lists: &mut [&mut [IoSliceMut<'_>]],
     mut took: impl FnMut(Arrived<'_>),
 ) -> io::Result<()> {
-    let mut told = [Told::default(); MAX_TRAINS];
+    let mut ancillary = [Ancillary::default(); MAX_TRAINS];
     let mut headers = [libc::mmsghdr { msg_hdr: no_header(), msg_len: 0 }; MAX_TRAINS];
     let count = lists.len().min(MAX_TRAINS);
-    for ((header, told), buffers) in headers.iter_mut().zip(&mut told).zip(lists.iter_mut()) {
-        told.describe(&mut header.msg_hdr, buffers);
+    for ((header, ancillary), buffers) in headers.iter_mut().zip(&mut ancillary).zip(lists.iter_mut()) {
+        ancillary.describe(&mut header.msg_hdr, buffers);
     }
     // SAFETY: as above, for each of the first `count` headers: all names, control messages and buffers
-    // are exclusively borrowed by `told` and `lists` until the call returns, and `count` is no more
-    // than the headers that were set. "The timeout argument" may be null.
+    // are exclusively borrowed by `ancillary` and `lists` until the call returns, and `count` is no
+    // more than the headers that were set. "The timeout argument" may be null.
     let result =
         unsafe { libc::recvmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count as libc::c_uint, 0, null_mut()) };
     let received = Errno::result(result)?;
-    for (header, told) in headers.iter().zip(&told).take(received as usize) {
-        took(told.arrived(&header.msg_hdr, header.msg_len as usize));
+    for (header, ancillary) in headers.iter().zip(&ancillary).take(received as usize) {
+        took(ancillary.arrived(&header.msg_hdr, header.msg_len as usize));
     }
     Ok(())
 }
@@ -85,13 +85,13 @@ fn no_header() -> libc::msghdr {
     unsafe { std::mem::zeroed() }
 }
 
-impl Default for Told {
+impl Default for Ancillary {
     fn default() -> Self {
         Self { control: [0; CONTROL_LEN], name: [0; NAME_LEN] }
     }
 }
 
-impl Told {
+impl Ancillary {
     /// Points a message header to this room and to the buffers.
     fn describe(&mut self, header: &mut libc::msghdr, buffers: &mut [IoSliceMut<'_>]) {
         header.msg_name = from_mut(&mut self.name).cast();

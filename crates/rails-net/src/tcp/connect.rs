@@ -11,7 +11,7 @@ impl TcpTransport {
     ///
     /// # Errors
     /// [`ConnectError::Option`] and [`ConnectError::LocalEnd`] before anything is sent; then
-    /// [`ConnectError::Refused`], [`ConnectError::TimedOut`], [`ConnectError::Itself`] or
+    /// [`ConnectError::Refused`], [`ConnectError::TimedOut`], [`ConnectError::SelfConnect`] or
     /// [`ConnectError::Call`].
     ///
     /// # Panics
@@ -40,7 +40,7 @@ impl TcpTransport {
             // A reset leaves no TIME_WAIT, which would keep the port from its listener. If the
             // option is refused, the socket is closed without it.
             let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
-            return Err(ConnectError::Itself { address: remote });
+            return Err(ConnectError::SelfConnect { address: remote });
         }
         Ok(TcpLane::new(stream, local, remote, self)?)
     }
@@ -94,7 +94,7 @@ mod tests {
         let address = socket.local_addr().expect("it is bound");
         let stream = socket.connect(address).await.expect("both ends open at once");
         let error = TcpTransport::new().lane(stream, address).expect_err("both ends are one socket");
-        assert!(matches!(error, ConnectError::Itself { address: both } if both == address), "{error}");
+        assert!(matches!(error, ConnectError::SelfConnect { address: both } if both == address), "{error}");
         assert!(error.to_string().ends_with("met itself"), "{error}");
         std::net::TcpListener::bind(address).expect("no closed connection keeps the port");
     }

@@ -191,7 +191,12 @@ impl TcpLane {
             return Ok(device);
         }
         let (local, peer) = (self.local, self.peer);
-        interfaces::holder_of(local.ip()).map_err(|source| StatsError::Call { call: "getifaddrs", local, peer, source })
+        interfaces::name_with_address(local.ip()).map_err(|source| StatsError::Call {
+            call: "getifaddrs",
+            local,
+            peer,
+            source,
+        })
     }
 
     /// The index of that [`interface`](Self::interface), by which [`LinkWatch`](crate::LinkWatch)
@@ -222,7 +227,7 @@ impl TcpLane {
     /// The stream without the lane.
     pub fn into_stream(self) -> TcpStream {
         if let Some(zero_copy) = &self.zero_copy {
-            zero_copy.leave();
+            zero_copy.detach();
         }
         self.stream.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

@@ -17,36 +17,36 @@ pub(super) struct Arrivals(Option<Watching>);
 
 #[derive(Debug)]
 enum Watching {
-    Runtime(AsyncFd<DatagramSocket>),
-    Nobody(DatagramSocket),
+    Watched(AsyncFd<DatagramSocket>),
+    Unwatched(DatagramSocket),
 }
 
 impl Arrivals {
     /// The socket, watched by the calling thread's runtime.
     pub(super) fn of(socket: UdpSocket) -> io::Result<Self> {
         let socket = DatagramSocket::new(socket);
-        Ok(Self(Some(Watching::Runtime(socket.attach().map_err(|(_, error)| error)?))))
+        Ok(Self(Some(Watching::Watched(socket.attach().map_err(|(_, error)| error)?))))
     }
 
     pub(super) fn socket(&self) -> &UdpSocket {
         match self.watching() {
-            Watching::Runtime(watched) => watched.get_ref().socket(),
-            Watching::Nobody(socket) => socket.socket(),
+            Watching::Watched(watched) => watched.get_ref().socket(),
+            Watching::Unwatched(socket) => socket.socket(),
         }
     }
 
     /// Whether a runtime watches the socket.
     pub(super) fn are_watched(&self) -> bool {
-        matches!(self.watching(), Watching::Runtime(_))
+        matches!(self.watching(), Watching::Watched(_))
     }
 
     /// Registers the socket with the calling thread's runtime, or deregisters it.
     pub(super) fn watch(&mut self, is_watched: bool) -> io::Result<()> {
         let (watching, outcome) = match (self.0.take().expect(HERE), is_watched) {
-            (Watching::Runtime(watched), false) => (Watching::Nobody(watched.into_inner()), Ok(())),
-            (Watching::Nobody(socket), true) => match socket.attach() {
-                Ok(watched) => (Watching::Runtime(watched), Ok(())),
-                Err((socket, error)) => (Watching::Nobody(socket), Err(error)),
+            (Watching::Watched(watched), false) => (Watching::Unwatched(watched.into_inner()), Ok(())),
+            (Watching::Unwatched(socket), true) => match socket.attach() {
+                Ok(watched) => (Watching::Watched(watched), Ok(())),
+                Err((socket, error)) => (Watching::Unwatched(socket), Err(error)),
             },
             (same, _) => (same, Ok(())),
         };
@@ -63,19 +63,19 @@ impl Arrivals {
 
     pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.watching() {
-            Watching::Runtime(watched) => {
+            Watching::Watched(watched) => {
                 let _ready = ready!(watched.poll_read_ready(context))?;
                 Poll::Ready(Ok(()))
             }
-            Watching::Nobody(_) => Poll::Pending,
+            Watching::Unwatched(_) => Poll::Pending,
         }
     }
 
     /// Calls `receive`, unless the runtime knows that no datagram has come since the last failure.
     pub(super) fn try_receive<T>(&self, receive: impl FnOnce(&UdpSocket) -> io::Result<T>) -> io::Result<T> {
         match self.watching() {
-            Watching::Runtime(watched) => watched.try_io(Interest::READABLE, |socket| receive(socket.socket())),
-            Watching::Nobody(socket) => receive(socket.socket()),
+            Watching::Watched(watched) => watched.try_io(Interest::READABLE, |socket| receive(socket.socket())),
+            Watching::Unwatched(socket) => receive(socket.socket()),
         }
     }
 

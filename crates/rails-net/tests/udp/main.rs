@@ -110,7 +110,7 @@ impl Datagrams {
 }
 
 #[tokio::test]
-async fn unwatched_arrivals_wake_nobody_and_are_there() {
+async fn unwatched_arrivals_wake_no_task() {
     let (near, mut far) = pair(&UdpOptions::new(), &UdpOptions::new(), v4());
     let mut byte = [0];
     for round in 0..3 {

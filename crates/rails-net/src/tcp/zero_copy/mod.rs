@@ -14,7 +14,7 @@ use crate::sys::epoll::Watched;
 use bytes::Bytes;
 use ledger::Ledger;
 use nix::sys::socket::{Shutdown, shutdown};
-use orphans::{Orphan, Tended};
+use orphans::{Orphan, OrphanPermit};
 use rails_topo::DataSize;
 use serde::Serialize;
 use socket2::SockRef;
@@ -35,7 +35,7 @@ use watch::{Watch, Writable};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct ZeroCopy {
-    least: DataSize,
+    min_payload: DataSize,
     max_outstanding: DataSize,
 }
 
@@ -64,7 +64,7 @@ pub struct ZeroCopyStats {
 impl ZeroCopy {
     /// The defaults, as each setter names them.
     pub fn new() -> Self {
-        Self { least: DataSize::bytes(32 << 10), max_outstanding: DataSize::bytes(16 << 20) }
+        Self { min_payload: DataSize::bytes(32 << 10), max_outstanding: DataSize::bytes(16 << 20) }
     }
 
     /// The minimum payload to send without a copy.
@@ -72,8 +72,8 @@ impl ZeroCopy {
     /// # Default
     /// 32 KiB. Pinning pages and the notices cost about as much as copying 10 KB, by the kernel's
     /// documentation.
-    pub fn least(mut self, size: DataSize) -> Self {
-        self.least = size;
+    pub fn min_payload(mut self, size: DataSize) -> Self {
+        self.min_payload = size;
         self
     }
 
@@ -102,31 +102,31 @@ impl Default for ZeroCopy {
 #[derive(Debug)]
 pub(crate) struct ZeroCopySender {
     watch: Watch,
-    owed: Owed,
+    pending: PendingSends,
 }
 
 /// The memory that the kernel reads from, and the lane's socket.
 #[derive(Debug)]
-struct Owed {
+struct PendingSends {
     /// A descriptor of the lane's socket that outlives the lane's own.
     socket: Arc<OwnedFd>,
     options: ZeroCopy,
     state: Mutex<SendState>,
     /// Whether another owner keeps using the socket.
-    left: AtomicBool,
-    tended: Tended,
+    is_detached: AtomicBool,
+    orphan_permit: OrphanPermit,
 }
 
 #[derive(Debug, Default)]
 struct SendState {
-    ledger: Ledger<Kept>,
+    ledger: Ledger<SendBuffers>,
     /// Empty records for further sends.
-    spare: Vec<Kept>,
+    spare: Vec<SendBuffers>,
 }
 
 /// The bytes of one send.
 #[derive(Debug, Default)]
-struct Kept {
+struct SendBuffers {
     control: Vec<u8>,
     payload: Vec<Bytes>,
 }
@@ -140,31 +140,37 @@ impl ZeroCopySender {
         let socket = Arc::new(socket.try_clone_to_owned().map_err(|error| ("fcntl", error))?);
         let watched = Watched::by_edges(&socket).and_then(Watch::attach);
         let watch = watched.map_err(|error| ("epoll_ctl", error))?;
-        let tended = Tended::begin().map_err(|error| ("pthread_create", error))?;
+        let orphan_permit = OrphanPermit::begin().map_err(|error| ("pthread_create", error))?;
         Ok(Self {
             watch,
-            owed: Owed { socket, options, state: Mutex::default(), left: AtomicBool::new(false), tended },
+            pending: PendingSends {
+                socket,
+                options,
+                state: Mutex::default(),
+                is_detached: AtomicBool::new(false),
+                orphan_permit,
+            },
         })
     }
 
     /// As [`Lane::try_submit`](crate::Lane::try_submit).
     pub(crate) fn try_submit(&self, control: &[u8], payload: &[Bytes]) -> io::Result<usize> {
         let length: usize = payload.iter().map(Bytes::len).sum();
-        if let Some(outcome) = self.owed.send_without_copy(control, payload, length as u64) {
+        if let Some(outcome) = self.pending.send_without_copy(control, payload, length as u64) {
             return outcome;
         }
         with_slices(control, payload, |slices| {
-            SockRef::from(&self.owed.socket).send_vectored_with_flags(slices, libc::MSG_NOSIGNAL)
+            SockRef::from(&self.pending.socket).send_vectored_with_flags(slices, libc::MSG_NOSIGNAL)
         })
     }
 
     /// Waits until the socket takes more to send.
     pub(crate) fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            match watch::ask(&self.owed.socket)? {
+            match watch::ask(&self.pending.socket)? {
                 Writable::Yes => return Poll::Ready(Ok(())),
                 // Without a notice there is an error of the socket, which the next write returns.
-                Writable::Error if !self.owed.settle() => return Poll::Ready(Ok(())),
+                Writable::Error if !self.pending.settle() => return Poll::Ready(Ok(())),
                 Writable::Error => {}
                 Writable::No => ready!(self.watch.poll_changed(context))?,
             }
@@ -173,26 +179,26 @@ impl ZeroCopySender {
 
     /// Frees the memory that the kernel is done with.
     pub(crate) fn settle(&self) {
-        if !self.owed.lock().ledger.is_settled() {
-            self.owed.settle();
+        if !self.pending.lock().ledger.is_settled() {
+            self.pending.settle();
         }
     }
 
     pub(crate) fn stats(&self) -> ZeroCopyStats {
         self.settle();
-        self.owed.lock().ledger.stats
+        self.pending.lock().ledger.stats
     }
 
     /// Notes that another owner keeps using the socket, without the lane.
-    pub(crate) fn leave(&self) {
-        self.owed.left.store(true, Relaxed);
+    pub(crate) fn detach(&self) {
+        self.pending.is_detached.store(true, Relaxed);
     }
 }
 
-impl Owed {
+impl PendingSends {
     /// Sends without a copy; `None` if the caller should send with a copy.
     fn send_without_copy(&self, control: &[u8], payload: &[Bytes], length: u64) -> Option<io::Result<usize>> {
-        if length < self.options.least.as_bytes() {
+        if length < self.options.min_payload.as_bytes() {
             return None;
         }
         self.settle();
@@ -244,7 +250,7 @@ impl Owed {
         let is_told = !released.is_empty();
         if is_told {
             // Dropping memory may run foreign code, so the lock is released first.
-            let emptied: Vec<_> = released.into_iter().map(Kept::emptied).collect();
+            let emptied: Vec<_> = released.into_iter().map(SendBuffers::emptied).collect();
             self.lock().spare.extend(emptied);
         }
         is_told
@@ -256,23 +262,23 @@ impl Owed {
 }
 
 /// Keeps the memory of the closed lane until the kernel is done with it.
-impl Drop for Owed {
+impl Drop for PendingSends {
     fn drop(&mut self) {
         self.settle();
         let ledger = mem::take(&mut self.lock().ledger);
         if ledger.is_settled() {
             return;
         }
-        let may_be_cut = !self.left.load(Relaxed);
+        let may_be_cut = !self.is_detached.load(Relaxed);
         if may_be_cut {
             // This descriptor stays open, and must not keep the peer waiting for the end of the connection.
             let _ = shutdown(self.socket.as_raw_fd(), Shutdown::Both);
         }
-        self.tended.adopt(Orphan { socket: self.socket.clone(), ledger, may_be_cut });
+        self.orphan_permit.adopt(Orphan { socket: self.socket.clone(), ledger, may_be_cut });
     }
 }
 
-impl Kept {
+impl SendBuffers {
     fn emptied(mut self) -> Self {
         self.control.clear();
         self.payload.drain(..).for_each(drop_caught);
@@ -291,7 +297,7 @@ fn drop_caught(bytes: Bytes) {
 }
 
 /// Reads the kernel's notices, and gives back the records of the sends that it is done with.
-fn settle(ledger: &mut Ledger<Kept>, socket: BorrowedFd<'_>) -> Vec<Kept> {
+fn settle(ledger: &mut Ledger<SendBuffers>, socket: BorrowedFd<'_>) -> Vec<SendBuffers> {
     let mut released = Vec::new();
     while !ledger.is_settled() {
         let Some(notice) = notices::next(socket) else { break };

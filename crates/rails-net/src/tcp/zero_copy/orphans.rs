@@ -24,7 +24,7 @@ pub(super) struct Orphan {
 /// may leave one: at the end of a lane it is too late to find that the system refuses a thread, and
 /// a task would end with its runtime.
 #[derive(Debug)]
-pub(super) struct Tended(());
+pub(super) struct OrphanPermit(());
 
 /// All orphans of the process, and the state of the thread that waits for them.
 #[derive(Debug)]
@@ -34,23 +34,23 @@ struct Orphans {
     /// The number of lanes that may leave an orphan.
     lanes: usize,
     /// Whether the thread runs.
-    is_tended: bool,
+    is_running: bool,
 }
 
-static ORPHANS: Mutex<Orphans> = Mutex::new(Orphans { waiting: Vec::new(), lanes: 0, is_tended: false });
+static ORPHANS: Mutex<Orphans> = Mutex::new(Orphans { waiting: Vec::new(), lanes: 0, is_running: false });
 /// Notified when an orphan is added, and when a lane has ended.
 static CHANGED: Condvar = Condvar::new();
 
-impl Tended {
+impl OrphanPermit {
     /// Starts the thread, unless it runs.
     ///
     /// # Errors
     /// The operating system's, if it gives no thread.
     pub(super) fn begin() -> io::Result<Self> {
         let mut orphans = lock();
-        if !orphans.is_tended {
-            thread::Builder::new().name("rails-zerocopy".to_owned()).spawn(tend)?;
-            orphans.is_tended = true;
+        if !orphans.is_running {
+            thread::Builder::new().name("rails-zerocopy".to_owned()).spawn(run)?;
+            orphans.is_running = true;
         }
         orphans.lanes += 1;
         Ok(Self(()))
@@ -63,20 +63,20 @@ impl Tended {
     }
 }
 
-impl Drop for Tended {
+impl Drop for OrphanPermit {
     fn drop(&mut self) {
         lock().lanes -= 1;
         CHANGED.notify_one();
     }
 }
 
-fn tend() {
+fn run() {
     let mut pause = SHORTEST_PAUSE;
     loop {
         let mut orphans = lock();
         while orphans.waiting.is_empty() {
             if orphans.lanes == 0 {
-                orphans.is_tended = false;
+                orphans.is_running = false;
                 return;
             }
             orphans = CHANGED.wait(orphans).unwrap_or_else(PoisonError::into_inner);

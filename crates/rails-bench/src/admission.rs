@@ -172,7 +172,7 @@ async fn host<D: Door>(
                     let (evict, told) = oneshot::channel();
                     let place = match places.enter(peer, false, evict) {
                         Entry::Free(place) => place,
-                        Entry::Instead { id, evicted, .. } => {
+                        Entry::Evicting { id, evicted, .. } => {
                             // The call fails where the greeting has just ended.
                             let _ = evicted.send(());
                             id

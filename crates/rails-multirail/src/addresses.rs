@@ -5,7 +5,7 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use rails_net::{ScopeError, ScopedAddress, local_address_towards};
 use rails_proto::{
     AddressError, LaneAddress, Scheme,
-    opening::{Call, Calls},
+    opening::{DialSchedule, DialStep},
     parameters::MAX_LANES,
 };
 use std::{
@@ -101,32 +101,32 @@ pub(crate) async fn resolve_to_listen(named: impl ToLaneAddresses) -> Result<Vec
 /// Each address with its error, if all have failed.
 pub async fn call_first<T, E, F>(
     addresses: &[LaneAddress],
-    call: impl Fn(LaneAddress) -> F,
+    attempt: impl Fn(LaneAddress) -> F,
 ) -> Result<(LaneAddress, T), Vec<(LaneAddress, E)>>
 where
     F: Future<Output = Result<T, E>>,
 {
-    let mut order = Calls::of_name(addresses.len());
-    let mut calls = FuturesUnordered::new();
+    let mut schedule = DialSchedule::of_name(addresses.len());
+    let mut attempts = FuturesUnordered::new();
     let mut failed: Vec<(usize, E)> = Vec::new();
     loop {
-        let ended = match order.next(Instant::now().into_std(), false) {
-            Call::Begin(index) => {
-                let call = call(addresses[index]);
-                calls.push(async move { (index, call.await) });
+        let ended = match schedule.next(Instant::now().into_std(), false) {
+            DialStep::Dial(index) => {
+                let attempt = attempt(addresses[index]);
+                attempts.push(async move { (index, attempt.await) });
                 continue;
             }
             // The time of the next attempt has come.
-            Call::Wait(until) => match timeout_at(until.into(), calls.next()).await {
+            DialStep::Wait(until) => match timeout_at(until.into(), attempts.next()).await {
                 Err(_elapsed) => continue,
                 Ok(ended) => ended,
             },
-            Call::Done => calls.next().await,
+            DialStep::Done => attempts.next().await,
         };
         match ended {
             Some((index, Ok(answer))) => return Ok((addresses[index], answer)),
             Some((index, Err(error))) => {
-                order.failed(index);
+                schedule.failed(index);
                 failed.push((index, error));
             }
             None => break,
@@ -351,8 +351,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_mute_address_holds_the_next_up_for_a_moment() {
         let (two, begun) = (two(), Instant::now());
-        let call = async |address| if address == two[0] { std::future::pending().await } else { Ok::<_, ()>(7) };
-        assert_eq!(call_first(&two, call).await, Ok((two[1], 7)));
+        let attempt = async |address| if address == two[0] { std::future::pending().await } else { Ok::<_, ()>(7) };
+        assert_eq!(call_first(&two, attempt).await, Ok((two[1], 7)));
         assert_eq!(begun.elapsed().as_millis(), 250);
     }
 

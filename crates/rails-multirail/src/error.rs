@@ -280,11 +280,11 @@ impl JoinError {
     pub(crate) fn setback(&self) -> Setback {
         match self {
             Self::Handshake(HandshakeError::Refused(Refusal::Busy(_))) => Setback::Busy,
-            Self::Handshake(error) if error.is_lasting() => Setback::Lasting,
-            Self::Handshake(_) | Self::Io(_) | Self::Connect(ConnectError::Itself { .. }) => Setback::Passing,
-            Self::Connect(_) | Self::Timeout => Setback::Plain,
+            Self::Handshake(error) if error.is_permanent() => Setback::Permanent,
+            Self::Handshake(_) | Self::Io(_) | Self::Connect(ConnectError::Itself { .. }) => Setback::Transient,
+            Self::Connect(_) | Self::Timeout => Setback::Unreachable,
             Self::NoTransport(_) | Self::RailStopped | Self::Random(_) | Self::Refusing(_) | Self::StreamOver => {
-                Setback::Lasting
+                Setback::Permanent
             }
         }
     }

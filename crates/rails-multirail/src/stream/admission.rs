@@ -94,7 +94,7 @@ impl Handshakes {
         let entry = self.lock().enter(peer, is_familiar, tell);
         let id = match entry {
             Entry::Free(id) => id,
-            Entry::Instead { id, evicted, limit } => {
+            Entry::Evicting { id, evicted, limit } => {
                 // The call fails where the handshake has just ended.
                 let _ = evicted.send(limit);
                 id

@@ -251,7 +251,7 @@ impl Dialer {
             let next = attempts.after(error.setback(), opened.is_some(), is_spare, jitter());
             let failed = Arc::new(FailedLane { rail: path.rail, remote: path.remote, error });
             self.failed().insert(path.index, failed.clone());
-            if next.counts {
+            if next.counts_as_failed {
                 let is_awaited = report.send(Report { lane: path.index, news: News::Failed }).await.is_ok();
                 if !is_awaited && !is_told {
                     tracing::warn!("lane did not come up: {failed}");
@@ -336,8 +336,8 @@ impl Dialer {
                 // The channel lives as long as `self`.
                 _ = moved.changed() => false,
             };
-            let is_barren = kept.shared.with(|state| state.connection.is_barren(lane));
-            redial.start(Loss { ended: Ended::Otherwise, lived: begun.elapsed(), is_barren });
+            let is_black_hole = kept.shared.with(|state| state.connection.is_black_hole(lane));
+            redial.start(Loss { ended: Ended::Otherwise, lived: begun.elapsed(), is_black_hole });
             if has_stalled {
                 sleep(redial.wait()).await;
             }

@@ -10,7 +10,7 @@ use crate::{
 };
 use rails_bind::thread::{self, Tid};
 use rails_net::{Lane, TransportStats};
-use rails_proto::connection::LaneFigures;
+use rails_proto::connection::LaneConnectionStats;
 use rails_topo::Bandwidth;
 use std::{
     net::SocketAddr,
@@ -41,7 +41,7 @@ pub(crate) struct LaneMetrics {
 /// The sums over the connections that have ended.
 #[derive(Debug, Default)]
 struct EndedConnections {
-    figures: LaneFigures,
+    figures: LaneConnectionStats,
     /// `None` if the transport did not report the count of one of them.
     retransmitted: Option<Retransmitted>,
     /// The total time without a connection, and the time since which there is none now.
@@ -124,7 +124,7 @@ impl LaneMetrics {
         &self,
         ended: &Arc<dyn Lane>,
         end: Result<(), LaneError>,
-        did: &LaneFigures,
+        did: &LaneConnectionStats,
         known: Option<TransportStats>,
     ) {
         self.losses.fetch_add(u64::from(end.is_err()), Relaxed);
@@ -153,7 +153,7 @@ impl LaneMetrics {
     }
 
     /// The lane's statistics at `at`; `now` has the figures of the connections that are up.
-    pub(crate) fn stats(&self, at: Instant, now: &LaneFigures) -> LaneStats {
+    pub(crate) fn stats(&self, at: Instant, now: &LaneConnectionStats) -> LaneStats {
         let transport = self.known();
         let up = matches!(&*self.lock(), LaneState::Up(_));
         // An error may be the transport's own, and describe itself by foreign code.

@@ -22,8 +22,8 @@ use rails_proto::{
     LaneAddress, Scheme,
     admission::{HandshakeRate, Standing},
     handshake::{
-        Credentials, HandshakeError, Hello, LONGEST_PLAIN, Limit, Message, Mode, PREFIX_LEN, Proved, Purpose, Refusal,
-        Responder, ResponderStep, StreamId,
+        Credentials, HandshakeError, HandshakeMessage, Hello, LONGEST_PLAIN, Limit, Mode, PREFIX_LEN, Proved, Purpose,
+        Refusal, Responder, ResponderStep, StreamId,
     },
     secret::Secret,
 };
@@ -396,7 +396,7 @@ impl Registry {
                 // An initiator that joins a stream has it, even if the confirmation was lost with the lane that
                 // opened it.
                 let Some((shared, is_news)) = self.streams.join(stream, peer) else {
-                    self.tell(&*lane, &[Message::Refused(Refusal::UnknownStream)]).await;
+                    self.tell(&*lane, &[HandshakeMessage::Refused(Refusal::UnknownStream)]).await;
                     return Err(self.no_such(stream));
                 };
                 // The lane is up before the peer hears of it. Otherwise frames of the peer could arrive before the
@@ -435,7 +435,7 @@ impl Registry {
                     _ => None,
                 };
                 if let Some(refusal) = refusal {
-                    self.tell(lane, &[Message::Refused(refusal)]).await;
+                    self.tell(lane, &[HandshakeMessage::Refused(refusal)]).await;
                 }
                 return Err(error);
             }
@@ -459,8 +459,12 @@ impl Registry {
         }
     }
 
-    async fn greet(&self, lane: &dyn Lane, place: &Place) -> Result<(Responder, Message, StreamId), JoinError> {
-        let Message::Hello(hello) = read_message(lane, LONGEST_PLAIN).await? else {
+    async fn greet(
+        &self,
+        lane: &dyn Lane,
+        place: &Place,
+    ) -> Result<(Responder, HandshakeMessage, StreamId), JoinError> {
+        let HandshakeMessage::Hello(hello) = read_message(lane, LONGEST_PLAIN).await? else {
             return Err(HandshakeError::Disorder.into());
         };
         let names_stream = hello.purpose == Purpose::Join && self.streams.is_open(hello.stream);
@@ -512,12 +516,12 @@ impl Registry {
                 Err(full) => full.refusal(),
             }
         };
-        self.tell(lane, &[Message::Refused(refusal)]).await;
+        self.tell(lane, &[HandshakeMessage::Refused(refusal)]).await;
         Err(JoinError::Refusing(refusal))
     }
 
     /// Tries to tell the peer why the lane may not join. The lane closes in either case.
-    async fn tell(&self, lane: &dyn Lane, messages: &[Message]) {
+    async fn tell(&self, lane: &dyn Lane, messages: &[HandshakeMessage]) {
         let _ = send_messages(lane, messages).await;
     }
 }
@@ -542,7 +546,7 @@ async fn first_look(lane: IncomingLane) -> Option<Arc<dyn Lane>> {
 fn is_of_stranger(error: &JoinError) -> bool {
     match error {
         JoinError::Timeout => true,
-        JoinError::Handshake(error) => !error.is_lasting(),
+        JoinError::Handshake(error) => !error.is_permanent(),
         _ => false,
     }
 }
@@ -553,7 +557,7 @@ fn send_away(lane: &dyn Lane, limit: Limit) -> JoinError {
     // The kernel resets a connection that is closed with unread bytes, and the refusal may be lost with
     // it.
     let _ = lane.try_receive(&mut [std::io::IoSliceMut::new(&mut [0; PREFIX_LEN + LONGEST_PLAIN])]);
-    let _ = lane.try_submit(&Message::Refused(refusal).encode(), &[]);
+    let _ = lane.try_submit(&HandshakeMessage::Refused(refusal).encode(), &[]);
     JoinError::Refusing(refusal)
 }
 

@@ -20,7 +20,9 @@ use bytes::Bytes;
 use futures_util::{future::BoxFuture, task::AtomicWaker};
 use rails_net::{Lane, LinkChange};
 use rails_proto::{
-    connection::{Connection, EventKind, Failure, LaneEnd, LaneFigures, LaneId, LaneTraits, NoLane, Wakes},
+    connection::{
+        Connection, EventKind, Failure, LaneConnectionStats, LaneEnd, LaneId, LaneTraits, LaneUpError, Wakes,
+    },
     handshake::{Credentials, StreamId},
 };
 use rails_topo::NodeSet;
@@ -158,12 +160,12 @@ impl StreamState {
     }
 
     /// The figures of a lane's connections that are up: one, or two while one replaces another.
-    fn figures_of(&self, now: Instant, metrics: &Arc<LaneMetrics>) -> LaneFigures {
-        let mut sum = LaneFigures::default();
+    fn figures_of(&self, now: Instant, metrics: &Arc<LaneMetrics>) -> LaneConnectionStats {
+        let mut sum = LaneConnectionStats::default();
         let places =
             self.lanes.iter().enumerate().filter(|(_, slot)| slot.is_up() && Arc::ptr_eq(&slot.metrics, metrics));
         for (lane, _) in places {
-            sum += self.connection.lane_figures(now, LaneId(lane));
+            sum += self.connection.lane_stats(now, LaneId(lane));
         }
         sum
     }
@@ -465,7 +467,7 @@ impl StreamShared {
         connection: &Arc<dyn Lane>,
         traits: LaneTraits,
         settings: LaneSettings,
-    ) -> Result<Arc<ActiveLane>, NoLane> {
+    ) -> Result<Arc<ActiveLane>, LaneUpError> {
         let (index, link, joined) = (traits.number, connection.link_index(), Joined::here(connection));
         self.with(|state| {
             let id = state.connection.lane_up(Instant::now(), traits)?;
@@ -500,7 +502,7 @@ impl StreamShared {
         });
         let was_last = self.with(|state| {
             let now = Instant::now();
-            let did = state.connection.lane_figures(now, lane);
+            let did = state.connection.lane_stats(now, lane);
             let slot = &mut state.lanes[lane.0];
             // Callers that wake the lane still may hold it for a moment; no other owner keeps its connection
             // open.
@@ -581,7 +583,7 @@ impl StreamShared {
         let (figures, failure, lanes) = {
             let state = self.lock();
             let failure = state.connection.failure().map(ToString::to_string);
-            (state.connection.figures(Instant::now()), failure, state.lane_metrics.len())
+            (state.connection.stats(Instant::now()), failure, state.lane_metrics.len())
         };
         let OpeningLane { role, local, peer, .. } = &self.opened_by;
         tracing::info!(
@@ -664,7 +666,7 @@ impl StreamShared {
             let state = self.lock();
             let lanes: Vec<_> =
                 state.lane_metrics.iter().map(|metrics| (metrics.clone(), state.figures_of(now, metrics))).collect();
-            (lanes, state.connection.figures(now))
+            (lanes, state.connection.stats(now))
         };
         // `LaneMetrics::stats` asks the kernel, outside the lock.
         let mut lanes: Vec<_> = lanes.iter().map(|(metrics, figures)| metrics.stats(now, figures)).collect();

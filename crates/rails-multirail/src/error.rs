@@ -227,7 +227,7 @@ pub enum PlanLanesError {
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
     /// No contact has answered.
-    #[error("the peer did not name its lanes:{}", told(.contacts))]
+    #[error("the peer did not name its lanes:{}", listed_contacts(.contacts))]
     Discover {
         /// Each address that was tried, with the cause.
         contacts: Vec<(LaneAddress, JoinError)>,
@@ -419,7 +419,7 @@ fn listed_in_line(lanes: &[LostLane]) -> String {
     if lanes.is_empty() { String::new() } else { format!(" ({})", lanes.join("; ")) }
 }
 
-fn told(contacts: &[(LaneAddress, JoinError)]) -> String {
+fn listed_contacts(contacts: &[(LaneAddress, JoinError)]) -> String {
     contacts.iter().map(|(contact, error)| format!("\n  {contact}: {}", with_causes(error))).collect()
 }
 

@@ -3,7 +3,7 @@
 
 use super::{
     Dialing, MultiRailStream,
-    dialer::{Dialer, News, Path, Report},
+    dialer::{Dialer, LaneOutcome, LaneReport, Path},
 };
 use crate::{
     EndpointError, OpenError, StreamOptions,
@@ -78,7 +78,7 @@ pub(super) async fn connect(
                 DialStep::Done => report = None,
             }
         }
-        let news = match timeout_at(until, reports.recv()).await {
+        let outcome = match timeout_at(until, reports.recv()).await {
             // Another lane begins.
             Err(_) if until < deadline => continue,
             Err(_) if is_coming || stream.is_none() && dialer.is_open() => reports.recv().await,
@@ -86,15 +86,15 @@ pub(super) async fn connect(
         };
         // `None` if every lane that is left has lost its rail, or takes too long: if there is a stream, the
         // lane joins later.
-        let Some(Report { lane, news }) = news else { break };
+        let Some(LaneReport { lane, outcome }) = outcome else { break };
         let lane = usize::from(lane);
-        match news {
-            News::Opened(opened) => {
+        match outcome {
+            LaneOutcome::Opened(opened) => {
                 (stream, opened_at) = (Some(opened), Some(Instant::now()));
                 awaited.up(lane);
             }
-            News::Joined => awaited.up(lane),
-            News::Failed => {
+            LaneOutcome::Joined => awaited.up(lane),
+            LaneOutcome::Failed => {
                 awaited.failed(lane);
                 schedule.failed(lane);
             }

@@ -112,7 +112,7 @@ impl LaneDriver {
                     if let Some(end) = driven.protocol.end() {
                         let end = end.clone();
                         driving.end();
-                        return Poll::Ready(Step::End(end));
+                        return Poll::Ready(TaskPoll::End(end));
                     }
                     let of_watch = watch.as_ref().map(|watch| watch.until);
                     let at = [at, of_watch, driven.home_again].into_iter().flatten().min();
@@ -123,14 +123,14 @@ impl LaneDriver {
                         // A timer that was never polled has no deadline to come.
                         let now = Instant::now();
                         driven.alarm = Some(alarm.deadline().into_std()).filter(|at| *at > now);
-                        return received.map(|()| Step::Yield);
+                        return received.map(|()| TaskPoll::Yield);
                     }
                     driven.protocol.handle_timeout(Instant::now(), &mut access, || lane.sample());
                 }
             });
             match step.await {
-                Step::End(end) => return end,
-                Step::Yield => yield_now().await,
+                TaskPoll::End(end) => return end,
+                TaskPoll::Yield => yield_now().await,
             }
         }
     }
@@ -177,7 +177,7 @@ impl Drop for LaneDriver {
 }
 
 /// The result of a poll of the lane's task.
-enum Step {
+enum TaskPoll {
     /// The lane has ended.
     End(Result<(), LaneError>),
     /// The other tasks of the thread come first.

@@ -3,7 +3,7 @@
 use super::{
     MultiRailStream,
     accept_queue::AcceptQueue,
-    admission::{Eviction, Handshakes, Opening, Place, Streams},
+    admission::{Eviction, HandshakePlace, Handshakes, Opening, Streams},
     discovery,
     join::{nonce, random, read_message, send_messages},
     lane::LaneDriver,
@@ -74,7 +74,7 @@ struct Joining {
 
 /// The state that the listening tasks share. It holds the rails, so they run as long as one task
 /// listens.
-struct Registry {
+struct ListenerShared {
     rails: Rails,
     options: StreamOptions,
     /// The listener's credentials for a lane that opens a stream.
@@ -94,7 +94,7 @@ struct Registry {
     warnings: Repeated,
 }
 
-impl Drop for Registry {
+impl Drop for ListenerShared {
     fn drop(&mut self) {
         self.incoming.end(ListenerClosed::RailsStopped);
     }
@@ -121,7 +121,7 @@ impl MultiRailListener {
         }
         let credentials = options.security.responder().ok_or(EndpointError::ClientSecurity)?;
         let incoming = Arc::new(AcceptQueue::new());
-        let registry = Arc::new(Registry {
+        let registry = Arc::new(ListenerShared {
             rails: rails.clone(),
             options: options.clone(),
             credentials,
@@ -220,7 +220,7 @@ impl Drop for MultiRailListener {
     }
 }
 
-impl Registry {
+impl ListenerShared {
     /// The rail whose lane has this local address; else the one that listens on it, whose lane has
     /// moved.
     fn rail_of(&self, address: SocketAddr) -> Option<RailId> {
@@ -344,7 +344,12 @@ impl Registry {
 
     /// Performs the responder's side of the handshake within its timeout. Gives the lane, or `None`
     /// if the peer only asked for the lanes.
-    async fn join(&self, joining: Joining, place: Place, eviction: Eviction) -> Result<Option<LaneDriver>, JoinError> {
+    async fn join(
+        &self,
+        joining: Joining,
+        place: HandshakePlace,
+        eviction: Eviction,
+    ) -> Result<Option<LaneDriver>, JoinError> {
         let joined = timeout(self.options.handshake_timeout, self.shake_hands(joining, place, eviction));
         joined.await.map_err(|_| JoinError::Timeout)?
     }
@@ -352,7 +357,7 @@ impl Registry {
     async fn shake_hands(
         &self,
         joining: Joining,
-        mut place: Place,
+        mut place: HandshakePlace,
         mut eviction: Eviction,
     ) -> Result<Option<LaneDriver>, JoinError> {
         let Joining { lane, rail, scheme } = joining;
@@ -425,7 +430,7 @@ impl Registry {
         if self.streams.has_ended(stream) { JoinError::StreamOver } else { HandshakeError::NoSuchStream.into() }
     }
 
-    async fn authenticate(&self, lane: &dyn Lane, place: &Place) -> Result<Proved, JoinError> {
+    async fn authenticate(&self, lane: &dyn Lane, place: &HandshakePlace) -> Result<Proved, JoinError> {
         let (mut responder, challenge, stream) = match self.greet(lane, place).await {
             Ok(greeted) => greeted,
             Err(error) => {
@@ -462,7 +467,7 @@ impl Registry {
     async fn greet(
         &self,
         lane: &dyn Lane,
-        place: &Place,
+        place: &HandshakePlace,
     ) -> Result<(Responder, HandshakeMessage, StreamId), JoinError> {
         let HandshakeMessage::Hello(hello) = read_message(lane, LONGEST_PLAIN).await? else {
             return Err(HandshakeError::Disorder.into());

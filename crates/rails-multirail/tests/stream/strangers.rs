@@ -104,7 +104,7 @@ fn floods() -> [Vec<IpAddr>; 2] {
 }
 
 #[tokio::test]
-async fn mute_peers_keep_nobody_out() {
+async fn mute_peers_keep_no_peer_out() {
     let rails = rails(2);
     let options = options().outage_limit(Duration::from_secs(10));
     for sources in floods() {
@@ -139,7 +139,7 @@ async fn mute_peers_keep_nobody_out() {
 /// Each address has as many silent peers as a listener takes from one, and four addresses fill all
 /// its places.
 #[tokio::test]
-async fn peers_that_never_confirm_keep_nobody_out() {
+async fn peers_that_never_confirm_keep_no_peer_out() {
     let rails = rails(1);
     let options = patient(Security::insecure());
     let (listener, addresses) = listener(&rails, &options).await;
@@ -224,7 +224,7 @@ type Ends = (MultiRailStream, MultiRailStream);
 
 async fn open(rails: &Rails, listener: &MultiRailListener, to: &[SocketAddr], options: &StreamOptions) -> Ends {
     let both = async { tokio::join!(MultiRailStream::connect(rails, to, options), listener.accept()) };
-    let (near, far) = timeout(PATIENCE, both).await.expect("strangers hold nobody up");
+    let (near, far) = timeout(PATIENCE, both).await.expect("strangers hold no peer up");
     (near.expect("each connect succeeds"), far.unwrap())
 }
 

@@ -28,7 +28,7 @@ fn costs(criterion: &mut Criterion) {
             queues.task(&object.cpus, TaskPriority::Normal, || Step::Done).expect("they are CPUs of the machine");
         measure(criterion, &format!("at its {}", object.kind), &runner, &task);
     }
-    let dated = TaskOptions::new().run_before(Duration::from_secs(3600));
+    let dated = TaskOptions::new().run_within(Duration::from_secs(3600));
     let task = queues.task_with(&cpu, dated, || Step::Done).expect("it is a CPU of the machine");
     measure(criterion, "with a deadline", &runner, &task);
     let queues = TaskQueues::builder().timed(true).build(&topology);

@@ -168,7 +168,7 @@ async fn host<D: Door>(
                     let (evict, told) = oneshot::channel();
                     let place = match places.enter(peer, false, evict) {
                         Entry::Free(place) => place,
-                        Entry::Instead { id, evicted, .. } => {
+                        Entry::Evicting { id, evicted, .. } => {
                             // The send fails if the greeting has just ended.
                             let _ = evicted.send(());
                             id

@@ -1,11 +1,11 @@
 //! Addresses and host names that callers pass to streams and listeners.
 
-use crate::aside::lookup_host;
+use crate::blocking::lookup_host;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use rails_net::{ScopeError, ScopedAddress, local_address_towards};
 use rails_proto::{
     AddressError, LaneAddress, Scheme,
-    opening::{Call, Calls},
+    opening::{DialSchedule, DialStep},
     parameters::MAX_LANES,
 };
 use std::{
@@ -27,9 +27,9 @@ use tokio::time::{Instant, timeout_at};
 /// with one address per NIC. To the end that connects, it stands for those of both families in turn
 /// (RFC 8305, section 4), without those that no route leads to; a listener takes those of the first
 /// one's family. An address that the resolver gives twice counts once.
-pub trait ToLaneAddresses: sealed::Named {}
+pub trait ToLaneAddresses: sealed::IntoNames {}
 
-impl<T: sealed::Named> ToLaneAddresses for T {}
+impl<T: sealed::IntoNames> ToLaneAddresses for T {}
 
 /// The error for a text or name without an address.
 #[derive(Debug, thiserror::Error)]
@@ -74,10 +74,10 @@ pub enum ResolveError {
 /// ```
 pub async fn resolve(named: impl ToLaneAddresses) -> Result<Vec<Vec<LaneAddress>>, ResolveError> {
     let mut names = Vec::new();
-    for name in named.named()? {
+    for name in named.into_names()? {
         let (scheme, found) = name.addresses().await?;
-        let called = in_order_of_calls(found, |socket| local_address_towards(socket).is_ok());
-        names.push(called.into_iter().map(|socket| LaneAddress { scheme, socket }).collect());
+        let ordered = dial_order(found, |socket| local_address_towards(socket).is_ok());
+        names.push(ordered.into_iter().map(|socket| LaneAddress { scheme, socket }).collect());
     }
     Ok(names)
 }
@@ -85,7 +85,7 @@ pub async fn resolve(named: impl ToLaneAddresses) -> Result<Vec<Vec<LaneAddress>
 /// The addresses to listen on: of each name those with the family of the first.
 pub(crate) async fn resolve_to_listen(named: impl ToLaneAddresses) -> Result<Vec<LaneAddress>, ResolveError> {
     let mut addresses = Vec::new();
-    for name in named.named()? {
+    for name in named.into_names()? {
         let (scheme, found) = name.addresses().await?;
         let alike = found.iter().filter(|socket| socket.is_ipv4() == found[0].is_ipv4());
         addresses.extend(alike.map(|&socket| LaneAddress { scheme, socket }));
@@ -99,34 +99,34 @@ pub(crate) async fn resolve_to_listen(named: impl ToLaneAddresses) -> Result<Vec
 ///
 /// # Errors
 /// Each address with its error, if all have failed.
-pub async fn call_first<T, E, F>(
+pub async fn connect_first<T, E, F>(
     addresses: &[LaneAddress],
-    call: impl Fn(LaneAddress) -> F,
+    attempt: impl Fn(LaneAddress) -> F,
 ) -> Result<(LaneAddress, T), Vec<(LaneAddress, E)>>
 where
     F: Future<Output = Result<T, E>>,
 {
-    let mut order = Calls::of_name(addresses.len());
-    let mut calls = FuturesUnordered::new();
+    let mut schedule = DialSchedule::of_name(addresses.len());
+    let mut attempts = FuturesUnordered::new();
     let mut failed: Vec<(usize, E)> = Vec::new();
     loop {
-        let ended = match order.next(Instant::now().into_std(), false) {
-            Call::Begin(index) => {
-                let call = call(addresses[index]);
-                calls.push(async move { (index, call.await) });
+        let ended = match schedule.next(Instant::now().into_std(), false) {
+            DialStep::Dial(index) => {
+                let attempt = attempt(addresses[index]);
+                attempts.push(async move { (index, attempt.await) });
                 continue;
             }
             // The time of the next attempt has come.
-            Call::Wait(until) => match timeout_at(until.into(), calls.next()).await {
+            DialStep::Wait(until) => match timeout_at(until.into(), attempts.next()).await {
                 Err(_elapsed) => continue,
                 Ok(ended) => ended,
             },
-            Call::Done => calls.next().await,
+            DialStep::Done => attempts.next().await,
         };
         match ended {
             Some((index, Ok(answer))) => return Ok((addresses[index], answer)),
             Some((index, Err(error))) => {
-                order.failed(index);
+                schedule.failed(index);
                 failed.push((index, error));
             }
             None => break,
@@ -137,7 +137,7 @@ where
 }
 
 /// The addresses of a name in the order in which they are tried.
-fn in_order_of_calls(found: Vec<SocketAddr>, is_routed: impl Fn(SocketAddr) -> bool) -> Vec<SocketAddr> {
+fn dial_order(found: Vec<SocketAddr>, is_routed: impl Fn(SocketAddr) -> bool) -> Vec<SocketAddr> {
     let routed: Vec<SocketAddr> = found.iter().copied().filter(|socket| is_routed(*socket)).collect();
     let mut called = alternating(if routed.is_empty() { found } else { routed });
     if let [first, ..] = called[..]
@@ -200,33 +200,33 @@ mod sealed {
     use super::*;
 
     /// A value that gives addresses or host names.
-    pub trait Named {
-        fn named(self) -> Result<Vec<Name>, ResolveError>;
+    pub trait IntoNames {
+        fn into_names(self) -> Result<Vec<Name>, ResolveError>;
     }
 
-    impl Named for LaneAddress {
-        fn named(self) -> Result<Vec<Name>, ResolveError> {
+    impl IntoNames for LaneAddress {
+        fn into_names(self) -> Result<Vec<Name>, ResolveError> {
             Ok(vec![Name::Address(self)])
         }
     }
 
-    impl Named for SocketAddr {
-        fn named(self) -> Result<Vec<Name>, ResolveError> {
-            LaneAddress::from(self).named()
+    impl IntoNames for SocketAddr {
+        fn into_names(self) -> Result<Vec<Name>, ResolveError> {
+            LaneAddress::from(self).into_names()
         }
     }
 
-    impl Named for (IpAddr, u16) {
-        fn named(self) -> Result<Vec<Name>, ResolveError> {
-            SocketAddr::from(self).named()
+    impl IntoNames for (IpAddr, u16) {
+        fn into_names(self) -> Result<Vec<Name>, ResolveError> {
+            SocketAddr::from(self).into_names()
         }
     }
 
-    impl Named for (&str, u16) {
-        fn named(self) -> Result<Vec<Name>, ResolveError> {
+    impl IntoNames for (&str, u16) {
+        fn into_names(self) -> Result<Vec<Name>, ResolveError> {
             let (host, port) = self;
             match host.parse::<ScopedAddress>() {
-                Ok(address) => address.with_port(port)?.named(),
+                Ok(address) => address.with_port(port)?.into_names(),
                 Err(error) if host.contains('%') => Err(error.into()),
                 Err(_) if host.is_empty() => Err(ResolveError::Text(format!(":{port}"))),
                 Err(_) => Ok(vec![Name::Host { scheme: Scheme::TCP, host: host.to_owned(), port }]),
@@ -234,10 +234,10 @@ mod sealed {
         }
     }
 
-    impl Named for &str {
-        fn named(self) -> Result<Vec<Name>, ResolveError> {
+    impl IntoNames for &str {
+        fn into_names(self) -> Result<Vec<Name>, ResolveError> {
             if let Ok(address) = self.parse::<LaneAddress>() {
-                return address.named();
+                return address.into_names();
             }
             let (scheme, rest) = Scheme::split(self)?;
             let host_and_port = rest.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
@@ -248,7 +248,7 @@ mod sealed {
                         && scoped.contains('%') =>
                 {
                     let socket = scoped.parse::<ScopedAddress>()?.with_port(port)?;
-                    LaneAddress { scheme, socket }.named()
+                    LaneAddress { scheme, socket }.into_names()
                 }
                 Some((host, port)) if !host.is_empty() && !host.contains([':', '/', '[', ']']) => {
                     Ok(vec![Name::Host { scheme, host: host.to_owned(), port }])
@@ -258,33 +258,33 @@ mod sealed {
         }
     }
 
-    impl Named for String {
-        fn named(self) -> Result<Vec<Name>, ResolveError> {
-            self.as_str().named()
+    impl IntoNames for String {
+        fn into_names(self) -> Result<Vec<Name>, ResolveError> {
+            self.as_str().into_names()
         }
     }
 
-    impl<T: Named + Clone> Named for &T {
-        fn named(self) -> Result<Vec<Name>, ResolveError> {
-            self.clone().named()
+    impl<T: IntoNames + Clone> IntoNames for &T {
+        fn into_names(self) -> Result<Vec<Name>, ResolveError> {
+            self.clone().into_names()
         }
     }
 
-    impl<T: Named + Clone> Named for &[T] {
-        fn named(self) -> Result<Vec<Name>, ResolveError> {
-            self.to_vec().named()
+    impl<T: IntoNames + Clone> IntoNames for &[T] {
+        fn into_names(self) -> Result<Vec<Name>, ResolveError> {
+            self.to_vec().into_names()
         }
     }
 
-    impl<T: Named, const N: usize> Named for [T; N] {
-        fn named(self) -> Result<Vec<Name>, ResolveError> {
-            Vec::from(self).named()
+    impl<T: IntoNames, const N: usize> IntoNames for [T; N] {
+        fn into_names(self) -> Result<Vec<Name>, ResolveError> {
+            Vec::from(self).into_names()
         }
     }
 
-    impl<T: Named> Named for Vec<T> {
-        fn named(self) -> Result<Vec<Name>, ResolveError> {
-            let named: Result<Vec<_>, _> = self.into_iter().map(Named::named).collect();
+    impl<T: IntoNames> IntoNames for Vec<T> {
+        fn into_names(self) -> Result<Vec<Name>, ResolveError> {
+            let named: Result<Vec<_>, _> = self.into_iter().map(IntoNames::into_names).collect();
             Ok(named?.concat())
         }
     }
@@ -292,7 +292,7 @@ mod sealed {
 
 #[cfg(test)]
 mod tests {
-    use super::{sealed::Named, *};
+    use super::{sealed::IntoNames, *};
 
     async fn resolved(addresses: impl ToLaneAddresses) -> Vec<String> {
         let names = resolve(addresses).await.expect("these are addresses");
@@ -336,12 +336,12 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_called_at_64_addresses_that_have_routes() {
+    fn a_name_stands_for_64_addresses_with_routes() {
         let found: Vec<SocketAddr> = (0..200).map(|last| SocketAddr::from(([10, 0, 0, last], 1))).collect();
-        assert_eq!(in_order_of_calls(found.clone(), |_| true), found[..64]);
-        assert_eq!(in_order_of_calls(found.clone(), |_| false), found[..64]);
-        assert_eq!(in_order_of_calls(found.clone(), |socket| socket == found[199]), [found[199]]);
-        assert_eq!(in_order_of_calls(found[..64].to_vec(), |_| true), found[..64]);
+        assert_eq!(dial_order(found.clone(), |_| true), found[..64]);
+        assert_eq!(dial_order(found.clone(), |_| false), found[..64]);
+        assert_eq!(dial_order(found.clone(), |socket| socket == found[199]), [found[199]]);
+        assert_eq!(dial_order(found[..64].to_vec(), |_| true), found[..64]);
     }
 
     fn two() -> [LaneAddress; 2] {
@@ -351,8 +351,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_mute_address_holds_the_next_up_for_a_moment() {
         let (two, begun) = (two(), Instant::now());
-        let call = async |address| if address == two[0] { std::future::pending().await } else { Ok::<_, ()>(7) };
-        assert_eq!(call_first(&two, call).await, Ok((two[1], 7)));
+        let attempt = async |address| if address == two[0] { std::future::pending().await } else { Ok::<_, ()>(7) };
+        assert_eq!(connect_first(&two, attempt).await, Ok((two[1], 7)));
         assert_eq!(begun.elapsed().as_millis(), 250);
     }
 
@@ -360,9 +360,9 @@ mod tests {
     async fn a_refused_address_makes_way_at_once() {
         let (two, begun) = (two(), Instant::now());
         let refused = async |address| if address == two[0] { Err(1) } else { Ok(7) };
-        assert_eq!(call_first(&two, refused).await, Ok((two[1], 7)));
+        assert_eq!(connect_first(&two, refused).await, Ok((two[1], 7)));
         assert_eq!(
-            call_first(&two, async |address| Err::<(), _>(address)).await,
+            connect_first(&two, async |address| Err::<(), _>(address)).await,
             Err(vec![(two[0], two[0]), (two[1], two[1])])
         );
         assert_eq!(begun.elapsed().as_millis(), 0);
@@ -371,11 +371,11 @@ mod tests {
     #[tokio::test]
     async fn refusal_of_texts_that_are_no_addresses() {
         for text in ["", "host", "host:", "host:65536", ":80", "fd00::1:80", "[fd00::1]", "a/b:80", "tcp://:80"] {
-            assert!(matches!(text.named(), Err(ResolveError::Text(_))), "{text}");
+            assert!(matches!(text.into_names(), Err(ResolveError::Text(_))), "{text}");
         }
-        assert!(matches!("TCP://host:80".named(), Err(ResolveError::Scheme(_))));
+        assert!(matches!("TCP://host:80".into_names(), Err(ResolveError::Scheme(_))));
         for text in ["[fe80::1%no-such-one]:80", "[fe80::1%]:80", "[fd00::1%lo]:80"] {
-            assert!(matches!(text.named(), Err(ResolveError::Scope(_))), "{text}");
+            assert!(matches!(text.into_names(), Err(ResolveError::Scope(_))), "{text}");
         }
         let unknown = resolve("no-such-host.invalid:80").await.unwrap_err();
         assert_eq!(unknown.to_string(), "cannot resolve the host name `no-such-host.invalid`");

@@ -227,7 +227,7 @@ pub enum PlanLanesError {
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
     /// No contact has answered.
-    #[error("the peer did not name its lanes:{}", told(.contacts))]
+    #[error("the peer did not name its lanes:{}", listed_contacts(.contacts))]
     Discover {
         /// Each address that was tried, with the cause.
         contacts: Vec<(LaneAddress, JoinError)>,
@@ -280,11 +280,11 @@ impl JoinError {
     pub(crate) fn setback(&self) -> Setback {
         match self {
             Self::Handshake(HandshakeError::Refused(Refusal::Busy(_))) => Setback::Busy,
-            Self::Handshake(error) if error.is_lasting() => Setback::Lasting,
-            Self::Handshake(_) | Self::Io(_) | Self::Connect(ConnectError::SelfConnect { .. }) => Setback::Passing,
-            Self::Connect(_) | Self::Timeout => Setback::Plain,
+            Self::Handshake(error) if error.is_permanent() => Setback::Permanent,
+            Self::Handshake(_) | Self::Io(_) | Self::Connect(ConnectError::SelfConnect { .. }) => Setback::Transient,
+            Self::Connect(_) | Self::Timeout => Setback::Unreachable,
             Self::NoTransport(_) | Self::RailStopped | Self::Random(_) | Self::Refusing(_) | Self::StreamOver => {
-                Setback::Lasting
+                Setback::Permanent
             }
         }
     }
@@ -421,7 +421,7 @@ fn listed_in_line(lanes: &[LostLane]) -> String {
     if lanes.is_empty() { String::new() } else { format!(" ({})", lanes.join("; ")) }
 }
 
-fn told(contacts: &[(LaneAddress, JoinError)]) -> String {
+fn listed_contacts(contacts: &[(LaneAddress, JoinError)]) -> String {
     contacts.iter().map(|(contact, error)| format!("\n  {contact}: {}", with_causes(error))).collect()
 }
 

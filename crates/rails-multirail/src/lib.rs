@@ -57,7 +57,7 @@
 #[cfg(any(feature = "axum", feature = "tonic"))]
 mod adapters;
 mod addresses;
-mod aside;
+mod blocking;
 pub mod error;
 mod follow;
 mod last_work;
@@ -74,7 +74,7 @@ mod stream;
 
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use adapters::StreamInfo;
-pub use addresses::{ResolveError, ToLaneAddresses, call_first, resolve};
+pub use addresses::{ResolveError, ToLaneAddresses, connect_first, resolve};
 pub use error::{
     AddLaneError, BindListenerError, CloseError, EndpointError, ListenerClosed, NoTransport, OpenError, OptionError,
     PlanLanesError, StreamError, Undelivered, UndeliveredStream,

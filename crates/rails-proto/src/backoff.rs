@@ -16,20 +16,20 @@ impl Backoff {
     /// The longest wait.
     pub const LONGEST: Duration = Duration::from_millis(400);
     /// The first wait for an attempt that will probably fail.
-    const RARE: Duration = Duration::from_secs(1);
+    const SLOW: Duration = Duration::from_secs(1);
     /// The longest wait for an attempt that will probably fail, or succeed in vain.
-    const LONGEST_RARE: Duration = Duration::from_secs(8);
+    const LONGEST_SLOW: Duration = Duration::from_secs(8);
 
     /// Creates the waits for attempts that will probably fail: the peer has answered that it does
     /// not have the stream.
-    pub fn rare() -> Self {
-        Self { next: Self::RARE, longest: Self::LONGEST_RARE }
+    pub fn refused() -> Self {
+        Self { next: Self::SLOW, longest: Self::LONGEST_SLOW }
     }
 
     /// Creates the waits for attempts that will probably succeed in vain: handshakes pass, and the
     /// lanes carry nothing.
-    pub fn barren() -> Self {
-        Self { next: Self::SHORTEST, longest: Self::LONGEST_RARE }
+    pub fn black_hole() -> Self {
+        Self { next: Self::SHORTEST, longest: Self::LONGEST_SLOW }
     }
 
     /// The time to wait before the next attempt.
@@ -63,8 +63,8 @@ mod tests {
         let mut backoff = Backoff::default();
         let waits: Vec<u128> = (0..6).map(|_| backoff.next().as_millis()).collect();
         assert_eq!(waits, [100, 200, 400, 400, 400, 400]);
-        let mut rare = Backoff::rare();
-        let waits: Vec<u64> = (0..5).map(|_| rare.next().as_secs()).collect();
+        let mut refused = Backoff::refused();
+        let waits: Vec<u64> = (0..5).map(|_| refused.next().as_secs()).collect();
         assert_eq!(waits, [1, 2, 4, 8, 8]);
     }
 

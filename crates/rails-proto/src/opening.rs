@@ -1,5 +1,5 @@
-//! When lanes are called for the first time, their race to open a stream, and the attempts of each
-//! lane.
+//! When addresses are dialled for the first time, the race of lanes to open a stream, and the
+//! attempts of each lane.
 
 use crate::backoff::Backoff;
 use std::{
@@ -7,50 +7,50 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Decides when the addresses of names are called, as in RFC 8305 ("Happy Eyeballs"), section 5.
-/// The first address of each name is called at once; each further one as soon as one of that name
+/// Decides when the addresses of names are dialled, as in RFC 8305 ("Happy Eyeballs"), section 5.
+/// The first address of each name is dialled at once; each further one as soon as one of that name
 /// has failed, [`Race::DELAY`] after the one before, or when any address has succeeded.
 #[derive(Debug)]
-pub struct Calls {
-    names: Vec<NameCalls>,
+pub struct DialSchedule {
+    names: Vec<NameSchedule>,
     delay: Duration,
 }
 
-/// The calls to the addresses of one name.
+/// The schedule for the addresses of one name.
 #[derive(Debug)]
-struct NameCalls {
-    /// The addresses that were not called yet begin with this one.
+struct NameSchedule {
+    /// The first address that was not dialled yet.
     next: usize,
     /// One behind the last address.
     end: usize,
-    /// The earliest time of the next call; `None` is at once.
+    /// The earliest time of the next attempt; `None` is at once.
     after: Option<Instant>,
-    /// The addresses that were called, and have not failed.
-    called: BTreeSet<usize>,
+    /// The addresses that were dialled, and have not failed.
+    dialled: BTreeSet<usize>,
 }
 
-/// The next step of a caller of several addresses.
+/// The next step of a caller that dials several addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Call {
-    /// The caller calls the address of that index, and asks again.
-    Begin(usize),
-    /// The caller asks again at that time, or as soon as a call has failed or succeeded.
+pub enum DialStep {
+    /// The caller dials the address of that index, and asks again.
+    Dial(usize),
+    /// The caller asks again at that time, or as soon as an attempt has failed or succeeded.
     Wait(Instant),
-    /// Every address was called.
+    /// Every address was dialled.
     Done,
 }
 
-impl Calls {
-    /// The calls to addresses by index. `is_further` says of each whether it belongs to the name of
-    /// the one before.
+impl DialSchedule {
+    /// A schedule for addresses by index. `is_further` says of each whether it belongs to the name
+    /// of the one before.
     pub fn new(is_further: impl IntoIterator<Item = bool>) -> Self {
-        let mut names: Vec<NameCalls> = Vec::new();
+        let mut names: Vec<NameSchedule> = Vec::new();
         let mut count = 0;
         for is_further in is_further {
             match names.last_mut().filter(|_| is_further) {
                 Some(name) => name.end += 1,
                 None => {
-                    names.push(NameCalls { next: count, end: count + 1, after: None, called: BTreeSet::new() });
+                    names.push(NameSchedule { next: count, end: count + 1, after: None, dialled: BTreeSet::new() });
                 }
             }
             count += 1;
@@ -58,23 +58,25 @@ impl Calls {
         Self { names, delay: Race::delay(count) }
     }
 
-    /// The calls to the addresses of one name.
+    /// The schedule for the addresses of one name.
     pub fn of_name(addresses: usize) -> Self {
         Self::new((0..addresses).map(|index| index > 0))
     }
 
-    /// Decides the next call. `succeeded` says whether an address has succeeded.
-    pub fn next(&mut self, now: Instant, succeeded: bool) -> Call {
-        let mut wait = Call::Done;
+    /// Decides the next attempt. `succeeded` says whether an address has succeeded.
+    pub fn next(&mut self, now: Instant, succeeded: bool) -> DialStep {
+        let mut wait = DialStep::Done;
         for name in self.names.iter_mut().filter(|name| name.next < name.end) {
             match name.after.filter(|after| *after > now && !succeeded) {
-                Some(after) => wait = Call::Wait(if let Call::Wait(other) = wait { after.min(other) } else { after }),
+                Some(after) => {
+                    wait = DialStep::Wait(if let DialStep::Wait(other) = wait { after.min(other) } else { after })
+                }
                 None => {
                     let index = name.next;
                     name.next += 1;
                     name.after = Some(now + self.delay);
-                    name.called.insert(index);
-                    return Call::Begin(index);
+                    name.dialled.insert(index);
+                    return DialStep::Dial(index);
                 }
             }
         }
@@ -84,7 +86,7 @@ impl Calls {
     /// Notes that the attempt at an address has failed. Further failures of it change nothing.
     pub fn failed(&mut self, index: usize) {
         for name in &mut self.names {
-            if name.called.remove(&index) {
+            if name.dialled.remove(&index) {
                 name.after = None;
             }
         }
@@ -93,7 +95,7 @@ impl Calls {
 
 /// Decides how long the opening of a stream waits for lanes once the first is up.
 #[derive(Debug)]
-pub struct Awaited {
+pub struct AwaitedLanes {
     /// The number of the name that each lane leads to.
     names: Vec<usize>,
     /// The lanes that have neither come up nor failed.
@@ -102,7 +104,7 @@ pub struct Awaited {
     reached: BTreeSet<usize>,
 }
 
-impl Awaited {
+impl AwaitedLanes {
     /// Waits for every lane. `is_further` says of each whether it leads to the name of the one
     /// before.
     pub fn new(is_further: impl IntoIterator<Item = bool>) -> Self {
@@ -206,12 +208,12 @@ pub enum Setback {
     Busy,
     /// The cause may lie in the network: an answer in another protocol, or a connection cut in its
     /// handshake.
-    Passing,
+    Transient,
     /// The attempt timed out, or the connection was refused: the lane goes on trying, and the
     /// stream does not wait for it.
-    Plain,
+    Unreachable,
     /// Another attempt would fail in the same way.
-    Lasting,
+    Permanent,
 }
 
 /// The attempts of one lane until it is up for the first time.
@@ -220,117 +222,126 @@ pub struct Attempts {
     backoff: Backoff,
     /// The waits while other lanes are up: the address of this lane may lead nowhere.
     spare: Backoff,
-    passing: u32,
+    transient: u32,
 }
 
 /// The next step of a lane after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Next {
+pub struct Retry {
     /// The wait of the lane before its next attempt; `None` means until another lane has opened the
     /// stream.
     pub wait: Option<Duration>,
     /// Whether the lane counts as one that did not come up, so that the stream does not wait for
     /// it.
-    pub counts: bool,
+    pub counts_as_failed: bool,
 }
 
 impl Attempts {
     /// Decides the next step after a failed attempt. `is_open` says whether a lane has opened the
     /// stream, `is_spare` whether other lanes are up; `jitter` is any random number.
-    pub fn after(&mut self, setback: Setback, is_open: bool, is_spare: bool, jitter: u8) -> Next {
-        let counts = match setback {
+    pub fn after(&mut self, setback: Setback, is_open: bool, is_spare: bool, jitter: u8) -> Retry {
+        let counts_as_failed = match setback {
             Setback::Busy => false,
-            Setback::Passing => {
-                self.passing += 1;
-                self.passing > PATIENCE
+            Setback::Transient => {
+                self.transient += 1;
+                self.transient > MAX_TRANSIENT
             }
-            Setback::Plain | Setback::Lasting => true,
+            Setback::Unreachable | Setback::Permanent => true,
         };
         let wait = match setback {
-            Setback::Lasting => is_open.then_some(RARELY),
-            Setback::Passing | Setback::Plain if is_spare => Some(self.spare.next_with(jitter)),
+            Setback::Permanent => is_open.then_some(PERMANENT_WAIT),
+            Setback::Transient | Setback::Unreachable if is_spare => Some(self.spare.next_with(jitter)),
             _ => {
-                self.spare = Backoff::barren();
+                self.spare = Backoff::black_hole();
                 Some(self.backoff.next_with(jitter))
             }
         };
-        Next { wait, counts }
+        Retry { wait, counts_as_failed }
     }
 }
 
 impl Default for Attempts {
     fn default() -> Self {
-        Self { backoff: Backoff::default(), spare: Backoff::barren(), passing: 0 }
+        Self { backoff: Backoff::default(), spare: Backoff::black_hole(), transient: 0 }
     }
 }
 
-/// After more [`Setback::Passing`] failures than this, a lane counts as failed: after about half a
-/// second.
-const PATIENCE: u32 = 3;
+/// After more [`Setback::Transient`] failures than this, a lane counts as failed: after about half
+/// a second.
+const MAX_TRANSIENT: u32 = 3;
 /// How long a lane waits after a lasting refusal: a peer's operator may remove the cause.
-const RARELY: Duration = Duration::from_secs(8);
+const PERMANENT_WAIT: Duration = Duration::from_secs(8);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_names_are_called_one_by_one() {
+    fn addresses_of_names_are_dialled_one_by_one() {
         let (begin, delay) = (Instant::now(), Race::DELAY);
         // A name of two addresses, and an address.
-        let mut calls = Calls::new([false, true, false]);
-        assert_eq!([calls.next(begin, false), calls.next(begin, false)], [Call::Begin(0), Call::Begin(2)]);
-        assert_eq!(calls.next(begin, false), Call::Wait(begin + delay));
-        calls.failed(2);
-        assert_eq!(calls.next(begin, false), Call::Wait(begin + delay), "the other name has failed");
-        assert_eq!([calls.next(begin + delay, false), calls.next(begin + delay, false)], [Call::Begin(1), Call::Done]);
+        let mut schedule = DialSchedule::new([false, true, false]);
+        assert_eq!([schedule.next(begin, false), schedule.next(begin, false)], [DialStep::Dial(0), DialStep::Dial(2)]);
+        assert_eq!(schedule.next(begin, false), DialStep::Wait(begin + delay));
+        schedule.failed(2);
+        assert_eq!(schedule.next(begin, false), DialStep::Wait(begin + delay), "the other name has failed");
+        assert_eq!(
+            [schedule.next(begin + delay, false), schedule.next(begin + delay, false)],
+            [DialStep::Dial(1), DialStep::Done]
+        );
     }
 
     #[test]
-    fn the_next_address_is_called_once_one_has_failed() {
+    fn the_next_address_is_dialled_once_one_fails() {
         let now = Instant::now();
-        let mut calls = Calls::of_name(4);
-        assert_eq!([calls.next(now, false), calls.next(now, false)], [Call::Begin(0), Call::Wait(now + Race::DELAY)]);
-        calls.failed(0);
-        assert_eq!([calls.next(now, false), calls.next(now, false)], [Call::Begin(1), Call::Wait(now + Race::DELAY)]);
-        calls.failed(0);
-        assert_eq!(calls.next(now, false), Call::Wait(now + Race::DELAY), "it has failed before");
+        let mut schedule = DialSchedule::of_name(4);
+        assert_eq!(
+            [schedule.next(now, false), schedule.next(now, false)],
+            [DialStep::Dial(0), DialStep::Wait(now + Race::DELAY)]
+        );
+        schedule.failed(0);
+        assert_eq!(
+            [schedule.next(now, false), schedule.next(now, false)],
+            [DialStep::Dial(1), DialStep::Wait(now + Race::DELAY)]
+        );
+        schedule.failed(0);
+        assert_eq!(schedule.next(now, false), DialStep::Wait(now + Race::DELAY), "it has failed before");
     }
 
     #[test]
-    fn many_mute_addresses_are_called_10_ms_apart() {
+    fn many_mute_addresses_are_dialled_10_ms_apart() {
         let mut now = Instant::now();
-        let mut calls = Calls::of_name(2000);
+        let mut schedule = DialSchedule::of_name(2000);
         for index in 0..2000 {
-            assert_eq!(calls.next(now, false), Call::Begin(index));
+            assert_eq!(schedule.next(now, false), DialStep::Dial(index));
             let next = now + Duration::from_millis(10);
-            assert!(index == 1999 || calls.next(now, false) == Call::Wait(next));
+            assert!(index == 1999 || schedule.next(now, false) == DialStep::Wait(next));
             now = next;
         }
-        assert_eq!(calls.next(now, false), Call::Done);
+        assert_eq!(schedule.next(now, false), DialStep::Done);
     }
 
     #[test]
-    fn all_addresses_are_called_once_one_has_succeeded() {
+    fn all_addresses_are_dialled_once_one_succeeds() {
         let now = Instant::now();
-        let mut calls = Calls::of_name(3);
-        assert_eq!(calls.next(now, false), Call::Begin(0));
-        let rest = [(); 3].map(|()| calls.next(now, true));
-        assert_eq!(rest, [Call::Begin(1), Call::Begin(2), Call::Done]);
+        let mut schedule = DialSchedule::of_name(3);
+        assert_eq!(schedule.next(now, false), DialStep::Dial(0));
+        let rest = [(); 3].map(|()| schedule.next(now, true));
+        assert_eq!(rest, [DialStep::Dial(1), DialStep::Dial(2), DialStep::Done]);
     }
 
     #[test]
     fn further_addresses_of_a_name_get_a_moment() {
         let grace = Duration::from_secs(1);
         // A name of three addresses, and an address.
-        let mut awaited = Awaited::new([false, true, true, false]);
+        let mut awaited = AwaitedLanes::new([false, true, true, false]);
         awaited.up(1);
         assert_eq!(awaited.grace(grace), grace, "the address is awaited");
         awaited.failed(3);
         assert_eq!(awaited.grace(grace), Race::DELAY);
         assert_eq!(awaited.grace(Duration::ZERO), Duration::ZERO);
         assert!(awaited.lanes().iter().eq(&[0, 2]));
-        let mut awaited = Awaited::new([false, true, false]);
+        let mut awaited = AwaitedLanes::new([false, true, false]);
         awaited.up(2);
         awaited.failed(0);
         assert_eq!(awaited.grace(grace), grace, "the name is not reached");
@@ -374,21 +385,28 @@ mod tests {
     fn a_busy_peer_is_asked_without_end() {
         let mut attempts = Attempts::default();
         for _ in 0..100 {
-            let Next { wait, counts } = attempts.after(Setback::Busy, false, false, 7);
-            assert!(wait.is_some() && !counts);
+            let Retry { wait, counts_as_failed } = attempts.after(Setback::Busy, false, false, 7);
+            assert!(wait.is_some() && !counts_as_failed);
         }
-        let counts: Vec<bool> = (0..5).map(|_| attempts.after(Setback::Passing, false, false, 7).counts).collect();
-        assert_eq!(counts, [false, false, false, true, true]);
-        assert_eq!(attempts.after(Setback::Lasting, false, false, 7), Next { wait: None, counts: true });
-        assert_eq!(attempts.after(Setback::Lasting, true, true, 7), Next { wait: Some(RARELY), counts: true });
-        assert!(matches!(attempts.after(Setback::Plain, true, true, 7), Next { wait: Some(_), counts: true }));
+        let counts_as_failed: Vec<bool> =
+            (0..5).map(|_| attempts.after(Setback::Transient, false, false, 7).counts_as_failed).collect();
+        assert_eq!(counts_as_failed, [false, false, false, true, true]);
+        assert_eq!(attempts.after(Setback::Permanent, false, false, 7), Retry { wait: None, counts_as_failed: true });
+        assert_eq!(
+            attempts.after(Setback::Permanent, true, true, 7),
+            Retry { wait: Some(PERMANENT_WAIT), counts_as_failed: true }
+        );
+        assert!(matches!(
+            attempts.after(Setback::Unreachable, true, true, 7),
+            Retry { wait: Some(_), counts_as_failed: true }
+        ));
     }
 
     #[test]
     fn a_spare_lane_is_dialled_less_and_less() {
         let mut attempts = Attempts::default();
         let mut waits = |is_spare: bool, count: usize| -> Vec<u128> {
-            let wait = |_| attempts.after(Setback::Plain, true, is_spare, u8::MAX).wait.unwrap().as_millis();
+            let wait = |_| attempts.after(Setback::Unreachable, true, is_spare, u8::MAX).wait.unwrap().as_millis();
             (0..count).map(wait).collect()
         };
         assert_eq!(waits(true, 9), [100, 200, 400, 800, 1600, 3200, 6400, 8000, 8000]);

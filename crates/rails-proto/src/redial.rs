@@ -41,34 +41,34 @@ pub struct Loss {
     /// How long the lane was up.
     pub lived: Duration,
     /// Whether the lane has carried chunks, and the peer has acknowledged none of them on it.
-    pub is_barren: bool,
+    pub is_black_hole: bool,
 }
 
 /// The attempts to dial a lane again, over all of its connections.
 #[derive(Debug)]
 pub struct Redial {
     backoff: Backoff,
-    rare: Backoff,
+    refused: Backoff,
     /// The waits after connections that were barren, one after the other: handshakes that pass show
     /// no path.
-    barren: Backoff,
+    black_hole: Backoff,
     wait: Duration,
 }
 
 impl Redial {
     /// A lane that was not lost yet.
     pub fn new() -> Self {
-        let (backoff, rare, barren) = (Backoff::default(), Backoff::rare(), Backoff::barren());
-        Self { backoff, rare, barren, wait: Duration::ZERO }
+        let (backoff, refused, black_hole) = (Backoff::default(), Backoff::refused(), Backoff::black_hole());
+        Self { backoff, refused, black_hole, wait: Duration::ZERO }
     }
 
     /// Starts the attempts for a lane that was lost. This end dials a lane that the peer's kernel
     /// closed at once, unless that happens again and again.
-    pub fn start(&mut self, Loss { ended, lived, is_barren }: Loss) {
-        let barren = if is_barren { self.barren.clone() } else { Backoff::barren() };
-        *self = Self { barren, ..Self::new() };
+    pub fn start(&mut self, Loss { ended, lived, is_black_hole }: Loss) {
+        let black_hole = if is_black_hole { self.black_hole.clone() } else { Backoff::black_hole() };
+        *self = Self { black_hole, ..Self::new() };
         self.wait = match () {
-            () if is_barren => self.barren.next(),
+            () if is_black_hole => self.black_hole.next(),
             () if ended == Ended::ByPeer && lived > Backoff::LONGEST => Duration::ZERO,
             () => self.backoff.next(),
         };
@@ -82,7 +82,7 @@ impl Redial {
     /// An attempt failed; `refused` says whether the peer refused it. A listener that does not have
     /// the stream may for a while be another than the intended one.
     pub fn failed(&mut self, refused: Option<Refused>) {
-        self.wait = if refused == Some(Refused::Stream) { self.rare.next() } else { self.backoff.next() };
+        self.wait = if refused == Some(Refused::Stream) { self.refused.next() } else { self.backoff.next() };
     }
 
     /// How long one attempt may take, on a path on which the first took `first`.
@@ -120,7 +120,7 @@ mod tests {
 
     fn after(ended: Ended, lived: Duration) -> Redial {
         let mut redial = Redial::new();
-        redial.start(Loss { ended, lived, is_barren: false });
+        redial.start(Loss { ended, lived, is_black_hole: false });
         redial
     }
 
@@ -143,11 +143,11 @@ mod tests {
     #[test]
     fn lanes_that_join_in_vain_are_dialled_less_and_less() {
         let mut redial = Redial::new();
-        let mut lose = |is_barren| {
-            redial.start(Loss { ended: Ended::ByPeer, lived: LONG, is_barren });
+        let mut lose = |is_black_hole| {
+            redial.start(Loss { ended: Ended::ByPeer, lived: LONG, is_black_hole });
             // An attempt that fails in between changes nothing about that.
             redial.failed(None);
-            redial.start(Loss { ended: Ended::Otherwise, lived: LONG, is_barren });
+            redial.start(Loss { ended: Ended::Otherwise, lived: LONG, is_black_hole });
             redial.wait().as_millis()
         };
         assert_eq!([true; 5].map(&mut lose), [200, 800, 3200, 8000, 8000]);

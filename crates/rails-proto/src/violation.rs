@@ -38,10 +38,10 @@ pub enum Violation {
         end: u64,
     },
     /// The bytes that have arrived lie in too many pieces.
-    #[error("the bytes that have arrived lie in more than {most} pieces")]
+    #[error("the bytes that have arrived lie in more than {max} pieces")]
     Fragmented {
         /// The most pieces that this end takes.
-        most: usize,
+        max: usize,
     },
     /// The peer acknowledges chunks that this end has not sent.
     #[error("the peer acknowledges {acknowledged} chunks of a lane, and this end has sent {sent}")]

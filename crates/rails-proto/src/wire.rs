@@ -83,12 +83,12 @@ pub enum ResetReason {
 #[non_exhaustive]
 pub enum FrameError {
     /// The header's checksum does not match.
-    #[error("the checksum of a frame's header is wrong (said {said:#010x}, is {is:#010x})")]
+    #[error("the checksum of a frame's header is wrong (said {stated:#010x}, is {actual:#010x})")]
     Checksum {
         /// The checksum that the header carries.
-        said: u32,
+        stated: u32,
         /// The checksum of the bytes that arrived.
-        is: u32,
+        actual: u32,
     },
     /// No such type of frame.
     #[error("unknown frame type {0:#04x}")]
@@ -178,9 +178,9 @@ impl Frame {
     /// [`FrameError`] if the bytes are no frame. Nothing more can then be read from the lane, for
     /// the place of the next frame is unknown.
     pub fn decode(frame: &[u8; FRAME_LEN]) -> Result<Self, FrameError> {
-        let (said, is) = (u32_at(frame, 20), crc32c(&frame[..20]));
-        if said != is {
-            return Err(FrameError::Checksum { said, is });
+        let (stated, actual) = (u32_at(frame, 20), crc32c(&frame[..20]));
+        if stated != actual {
+            return Err(FrameError::Checksum { stated, actual });
         }
         let kind = frame[0];
         let field = |field, value| FrameError::Field { kind, field, value };
@@ -212,8 +212,8 @@ impl Frame {
                 fin: flag,
             })),
             ACK => Ok(Self::Ack(Ack { chunks: u64_at(frame, 4), limit: u64_at(frame, 12), complete: flag })),
-            RESET | LEAVE if frame[4..20] != [0; 16] => Err(field("reserved bytes", first_odd(&frame[4..20]))),
-            STOP if frame[4..12] != [0; 8] => Err(field("reserved bytes", first_odd(&frame[4..12]))),
+            RESET | LEAVE if frame[4..20] != [0; 16] => Err(field("reserved bytes", first_nonzero(&frame[4..20]))),
+            STOP if frame[4..12] != [0; 8] => Err(field("reserved bytes", first_nonzero(&frame[4..12]))),
             STOP => Ok(Self::Stop { read: u64_at(frame, 12) }),
             RESET => match code {
                 DROPPED => Ok(Self::Reset(ResetReason::Dropped)),
@@ -247,7 +247,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
 }
 
 /// The first byte that is not zero.
-fn first_odd(reserved: &[u8]) -> u16 {
+fn first_nonzero(reserved: &[u8]) -> u16 {
     reserved.iter().copied().find(|byte| *byte != 0).unwrap_or(0).into()
 }
 

@@ -63,7 +63,7 @@ impl Blockers {
         if state.is_closed {
             drop(state);
             inner.state.cancel();
-            inner.tell_end();
+            inner.wake_waiters();
             return;
         }
         state.handed_over.push_back(Arc::clone(inner));
@@ -80,7 +80,7 @@ impl Blockers {
         self.0.news.notify_all();
         for inner in tasks {
             inner.state.cancel();
-            inner.tell_end();
+            inner.wake_waiters();
         }
     }
 }

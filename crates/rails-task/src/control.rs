@@ -21,7 +21,7 @@ pub(crate) struct Control {
 }
 
 /// The loop of one such thread.
-pub(crate) struct Triggered {
+pub(crate) struct TaskLoop {
     runner: Runner,
     control: Arc<Control>,
     budget: Budget,
@@ -59,7 +59,7 @@ impl Control {
     }
 }
 
-impl Triggered {
+impl TaskLoop {
     pub(crate) fn new(runner: Runner, control: Arc<Control>) -> Self {
         let budget = Budget::new(control.share(), Instant::now(), cpu_time());
         Self { runner, control, budget }
@@ -86,15 +86,15 @@ impl Triggered {
         let mut next_pass: Option<Instant> = None;
         while self.goes_on() {
             let runner = &self.runner;
-            let (is_polled, due) = (runner.is_polled(), runner.next_due());
-            next_pass = if is_polled { next_pass.or_else(|| Instant::now().checked_add(period)) } else { None };
+            let (has_polling_task, due) = (runner.has_polling_task(), runner.next_due());
+            next_pass = if has_polling_task { next_pass.or_else(|| Instant::now().checked_add(period)) } else { None };
             let until_pass = next_pass.map(|instant| instant.saturating_duration_since(Instant::now()));
             let time = until_pass.into_iter().chain(due.map(|due| runner.until(due))).min();
             if time == Some(Duration::ZERO) {
                 runner.run();
                 next_pass = None;
                 self.rest();
-            } else if runner.fall_asleep(|| (runner.is_polled(), runner.next_due()) != (is_polled, due)) {
+            } else if runner.fall_asleep(|| (runner.has_polling_task(), runner.next_due()) != (has_polling_task, due)) {
                 match time {
                     Some(time) => thread::park_timeout(time),
                     None => thread::park(),

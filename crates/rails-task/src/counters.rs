@@ -14,7 +14,7 @@ pub struct QueueStats {
     pub run_here: u64,
     /// Runs by threads of the objects inside that one.
     pub run_below: u64,
-    /// Runs that began after the task's [deadline](crate::TaskOptions::run_before).
+    /// Runs that began after the task's [deadline](crate::TaskOptions::run_within).
     pub missed: u64,
     /// The time that tasks waited; `None` unless the queues are
     /// [timed](crate::TaskQueuesBuilder::timed).

@@ -21,7 +21,7 @@ pub enum NewTaskError {
     },
     /// The task's deadline is no time after the submission.
     #[error("a task is to run before its submission: the time of its deadline has to be above zero")]
-    NoTime,
+    ZeroDeadline,
     /// The operating system gave no thread that could block for the task's event.
     #[error("no thread to block for the task's event: {0}")]
     Thread(io::ErrorKind),
@@ -62,7 +62,7 @@ pub enum AttachError {
     Spawn(#[source] io::Error),
     /// A timer's period is zero.
     #[error("the period of a timer that runs tasks has to be above zero")]
-    NoPeriod,
+    ZeroPeriod,
 }
 
 /// Why a thread does not get this share of a CPU's time.

@@ -21,7 +21,7 @@ pub(crate) struct Inner {
     /// The smallest object that covers the CPUs.
     pub(crate) home: ObjectId,
     /// Whether the task may run on all CPUs of its home.
-    pub(crate) is_whole: bool,
+    pub(crate) covers_home: bool,
     pub(crate) priority: TaskPriority,
     pub(crate) options: TaskOptions,
     has_panicked: AtomicBool,
@@ -55,7 +55,7 @@ impl Inner {
     pub(crate) fn new(
         cpus: CpuSet,
         home: ObjectId,
-        is_whole: bool,
+        covers_home: bool,
         options: TaskOptions,
         work: Box<dyn Fn() -> Step + Send + Sync>,
     ) -> Self {
@@ -64,7 +64,7 @@ impl Inner {
             work,
             cpus,
             home,
-            is_whole,
+            covers_home,
             priority: options.priority,
             options,
             has_panicked: AtomicBool::new(false),
@@ -84,8 +84,8 @@ impl Inner {
 
     /// Notes the time of a submission.
     #[inline]
-    pub(crate) fn stamp(&self, is_timed: bool, clock: impl Fn() -> u64) {
-        let time = self.options.run_before;
+    pub(crate) fn stamp_submission(&self, is_timed: bool, clock: impl Fn() -> u64) {
+        let time = self.options.run_within;
         if is_timed || time.is_some() {
             let now = clock();
             self.submitted.store(now, Relaxed);
@@ -96,7 +96,7 @@ impl Inner {
     /// Forgets the times of a submission whose run begins. Returns the time that it has waited if
     /// that is known, and whether it has missed its deadline.
     #[inline]
-    pub(crate) fn take_stamp(&self, is_timed: bool, clock: impl Fn() -> u64) -> (Option<u64>, bool) {
+    pub(crate) fn take_submission(&self, is_timed: bool, clock: impl Fn() -> u64) -> (Option<u64>, bool) {
         let due = self.due();
         // The later runs of a polling task follow no submission.
         let is_first = is_timed && self.submitted.load(Relaxed) != NEVER;
@@ -117,7 +117,7 @@ impl Inner {
     /// Whether the task is one for a timer: it has a deadline, or polls.
     #[inline]
     pub(crate) fn is_for_timer(&self) -> bool {
-        self.options.run_before.is_some() || self.is_listed.load(Relaxed)
+        self.options.run_within.is_some() || self.is_listed.load(Relaxed)
     }
 
     /// Calls the work of a task that has [begun](State::begin).
@@ -130,7 +130,7 @@ impl Inner {
     }
 
     /// Whether the task has polled in vain long enough to block.
-    pub(crate) fn is_to_block(&self, clock: impl Fn() -> u64) -> bool {
+    pub(crate) fn should_block(&self, clock: impl Fn() -> u64) -> bool {
         self.options.blocking.as_ref().is_some_and(|blocking| {
             let now = clock();
             let since = self.polls_since.load(Relaxed).min(now);
@@ -157,7 +157,7 @@ impl Inner {
         let wait = &self.options.blocking.as_ref().expect("it has a blocking variant").wait;
         catch_unwind(AssertUnwindSafe(|| wait(limit))).unwrap_or_else(|_| {
             self.note_panic();
-            self.tell_end();
+            self.wake_waiters();
             false
         })
     }
@@ -170,7 +170,7 @@ impl Inner {
     }
 
     /// Wakes the threads that wait for the task's end, if it is not pending.
-    pub(crate) fn tell_end(&self) {
+    pub(crate) fn wake_waiters(&self) {
         if self.state.take_awaited() {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             waiting.drain(..).for_each(|thread| thread.unpark());

@@ -63,7 +63,7 @@ impl Machine {
     fn push(&self) {
         *self.queue.lock().unwrap() += 1;
         self.news.add();
-        if self.sleepers.are_there() && self.asleep.is_set() && self.asleep.wake(once(&self.sleepers)) {
+        if self.sleepers.may_be_asleep() && self.asleep.is_set() && self.asleep.mark_awake(once(&self.sleepers)) {
             self.bed.notify();
         }
     }
@@ -99,10 +99,11 @@ impl Machine {
     fn run_until(&self, runs: u32) {
         while *self.runs.lock().unwrap() < runs {
             let seen = self.pass();
-            if *self.runs.lock().unwrap() < runs && self.asleep.fall(once(&self.sleepers), || self.news.count() != seen)
+            if *self.runs.lock().unwrap() < runs
+                && self.asleep.mark_asleep(once(&self.sleepers), || self.news.count() != seen)
             {
                 self.bed.wait();
-                self.asleep.wake(once(&self.sleepers));
+                self.asleep.mark_awake(once(&self.sleepers));
             }
         }
     }

@@ -6,7 +6,7 @@ use std::{fmt, time::Duration};
 #[derive(Debug, Default)]
 pub struct TaskOptions {
     pub(crate) priority: TaskPriority,
-    pub(crate) run_before: Option<Duration>,
+    pub(crate) run_within: Option<Duration>,
     pub(crate) blocking: Option<Blocking>,
 }
 
@@ -46,8 +46,8 @@ impl TaskOptions {
     /// it at its deadline if no other thread has done so. A task that is masked past its
     /// deadline misses it. Such a task is queued under a lock, and the clock is read when it is
     /// submitted and run.
-    pub fn run_before(mut self, time: Duration) -> Self {
-        self.run_before = Some(time);
+    pub fn run_within(mut self, time: Duration) -> Self {
+        self.run_within = Some(time);
         self
     }
 

@@ -23,8 +23,8 @@ pub(crate) struct Queue {
     /// The number of `others`, so that an empty list is seen without the lock.
     other_count: AtomicUsize,
     /// The number of `others` that have a deadline.
-    dated_count: AtomicUsize,
-    room: usize,
+    deadline_count: AtomicUsize,
+    capacity: usize,
     /// Counts the tasks put into the queue, apart from those that poll.
     pub(crate) news: News,
     /// The sleeping threads that look into this queue, apart from timers.
@@ -42,13 +42,13 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(room: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         Self {
-            rings: [ArrayQueue::new(room), ArrayQueue::new(room)],
-            others: Mutex::new([VecDeque::with_capacity(room), VecDeque::with_capacity(room)]),
+            rings: [ArrayQueue::new(capacity), ArrayQueue::new(capacity)],
+            others: Mutex::new([VecDeque::with_capacity(capacity), VecDeque::with_capacity(capacity)]),
             other_count: AtomicUsize::new(0),
-            dated_count: AtomicUsize::new(0),
-            room,
+            deadline_count: AtomicUsize::new(0),
+            capacity,
             news: News::default(),
             sleepers: Sleepers::default(),
             timers: Sleepers::default(),
@@ -66,13 +66,13 @@ impl Queue {
     }
 
     /// Puts any task in. Returns whether there was room.
-    pub(crate) fn push_other(&self, inner: &Arc<Inner>, is_beyond_room: bool) -> bool {
+    pub(crate) fn push_other(&self, inner: &Arc<Inner>, may_exceed_capacity: bool) -> bool {
         let others = &mut self.others()[inner.priority as usize];
-        let has_room = others.len() < self.room || is_beyond_room;
+        let has_room = others.len() < self.capacity || may_exceed_capacity;
         if has_room {
             others.push_back(Arc::clone(inner));
             self.other_count.fetch_add(1, Relaxed);
-            self.dated_count.fetch_add(usize::from(inner.due().is_some()), Relaxed);
+            self.deadline_count.fetch_add(usize::from(inner.due().is_some()), Relaxed);
         }
         has_room
     }
@@ -154,7 +154,7 @@ impl Queue {
         then: &mut impl FnMut(Arc<Inner>),
     ) -> [usize; 2] {
         let mut taken = [0; 2];
-        for _ in 0..self.dated_count.load(Relaxed) {
+        for _ in 0..self.deadline_count.load(Relaxed) {
             if !goes_on() {
                 break;
             }
@@ -176,7 +176,7 @@ impl Queue {
 
     /// The next deadline of an allowed task.
     pub(crate) fn next_due(&self, is_allowed: impl Fn(&Inner) -> bool) -> Option<u64> {
-        if self.dated_count.load(Relaxed) == 0 {
+        if self.deadline_count.load(Relaxed) == 0 {
             return None;
         }
         let others = self.others();
@@ -201,7 +201,7 @@ impl Queue {
     fn remove(&self, others: &mut VecDeque<Arc<Inner>>, index: usize) -> Arc<Inner> {
         let inner = others.remove(index).expect("it was found there");
         self.other_count.fetch_sub(1, Relaxed);
-        self.dated_count.fetch_sub(usize::from(inner.due().is_some()), Relaxed);
+        self.deadline_count.fetch_sub(usize::from(inner.due().is_some()), Relaxed);
         inner
     }
 

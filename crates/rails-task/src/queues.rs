@@ -20,20 +20,20 @@ use std::{
 pub(crate) struct Queues {
     pub(crate) objects: Objects,
     /// The queue of each object.
-    pub(crate) of_objects: Vec<Queue>,
+    pub(crate) by_object: Vec<Queue>,
     /// The threads that run tasks.
     runners: RwLock<Vec<Arc<Sleeper>>>,
     is_closed: AtomicBool,
     pub(crate) is_timed: bool,
     /// The start of the clock.
-    began: Instant,
+    clock_start: Instant,
 }
 
 impl Queues {
-    pub(crate) fn new(objects: Objects, room: usize, is_timed: bool) -> Self {
-        let of_objects = (0..objects.len()).map(|_| Queue::new(room)).collect();
+    pub(crate) fn new(objects: Objects, capacity: usize, is_timed: bool) -> Self {
+        let by_object = (0..objects.len()).map(|_| Queue::new(capacity)).collect();
         let (runners, is_closed) = Default::default();
-        Self { objects, of_objects, runners, is_closed, is_timed, began: Instant::now() }
+        Self { objects, by_object, runners, is_closed, is_timed, clock_start: Instant::now() }
     }
 
     #[inline]
@@ -43,7 +43,7 @@ impl Queues {
 
     /// The time in nanoseconds.
     pub(crate) fn now(&self) -> u64 {
-        nanoseconds(self.began.elapsed())
+        nanoseconds(self.clock_start.elapsed())
     }
 
     /// The time until an instant of this clock.
@@ -57,16 +57,16 @@ impl Queues {
 
     #[inline]
     pub(crate) fn queue(&self, object: ObjectId) -> &Queue {
-        &self.of_objects[object.0]
+        &self.by_object[object.0]
     }
 
     /// Queues a task whose state says so.
     #[inline]
     pub(crate) fn submit(&self, inner: &Arc<Inner>, near: ObjectId) -> Result<(), SubmitError> {
-        inner.stamp(self.is_timed, || self.now());
+        inner.stamp_submission(self.is_timed, || self.now());
         let Some(object) = self.push(inner) else {
             inner.state.refuse();
-            inner.tell_end();
+            inner.wake_waiters();
             return Err(SubmitError::Full);
         };
         self.announce(inner, object, near);
@@ -75,7 +75,7 @@ impl Queues {
 
     /// Queues a task again that was submitted while it ran.
     pub(crate) fn submit_again(&self, inner: &Arc<Inner>) {
-        inner.stamp(self.is_timed, || self.now());
+        inner.stamp_submission(self.is_timed, || self.now());
         self.put_back(inner);
     }
 
@@ -98,12 +98,12 @@ impl Queues {
         fence(SeqCst);
         if !is_by_worker {
             self.queue(object).polling_news.add();
-            if self.queue(inner.home).sleepers.are_there() {
+            if self.queue(inner.home).sleepers.may_be_asleep() {
                 self.wake(inner, inner.home, |trigger| trigger == Trigger::Idle);
             }
         }
         if is_first {
-            self.tell_timer(inner);
+            self.wake_timer(inner);
         }
         let _ = self.end_if_closed(inner);
     }
@@ -148,7 +148,7 @@ impl Queues {
     pub(crate) fn close(&self) {
         self.is_closed.store(true, SeqCst);
         fence(SeqCst);
-        for queue in &self.of_objects {
+        for queue in &self.by_object {
             // With the count come the tasks that it counts.
             queue.news.count();
             queue.drain(
@@ -160,7 +160,7 @@ impl Queues {
                     // The task has left its queue.
                     inner.state.begin();
                     self.end_polling(&inner);
-                    inner.tell_end();
+                    inner.wake_waiters();
                 },
             );
         }
@@ -170,7 +170,7 @@ impl Queues {
     pub(crate) fn wake_all(&self) {
         let runners = self.runners.read().unwrap_or_else(PoisonError::into_inner);
         for runner in runners.iter() {
-            runner.wake(&self.of_objects);
+            runner.wake(&self.by_object);
         }
     }
 
@@ -180,17 +180,17 @@ impl Queues {
     fn announce(&self, inner: &Inner, object: ObjectId, near: ObjectId) {
         self.queue(object).news.add();
         // Each thread that may run the task counts as a sleeper of its home.
-        if self.queue(inner.home).sleepers.are_there() {
+        if self.queue(inner.home).sleepers.may_be_asleep() {
             self.wake(inner, near, |trigger| trigger != Trigger::Timer);
         }
         if inner.is_for_timer() {
-            self.tell_timer(inner);
+            self.wake_timer(inner);
         }
     }
 
     /// Wakes a timer that sleeps and may run a task with a deadline, or one that polls.
-    fn tell_timer(&self, inner: &Inner) {
-        if self.queue(inner.home).timers.are_there() {
+    fn wake_timer(&self, inner: &Inner) {
+        if self.queue(inner.home).timers.may_be_asleep() {
             self.wake(inner, inner.home, |trigger| trigger == Trigger::Timer);
         }
     }
@@ -202,14 +202,14 @@ impl Queues {
         let distance = |runner: &&Arc<Sleeper>| self.objects.distance(near, runner.object);
         // Another submitter may have woken it meanwhile.
         while let Some(nearest) = runners.iter().filter(may_run).min_by_key(distance)
-            && !nearest.wake(&self.of_objects)
+            && !nearest.wake(&self.by_object)
         {}
     }
 
     /// Puts a task into the queue of its home, or of an object around it if that is full.
     #[inline]
     fn push(&self, inner: &Arc<Inner>) -> Option<ObjectId> {
-        if inner.is_whole && inner.due().is_none() && self.queue(inner.home).push(inner) {
+        if inner.covers_home && inner.due().is_none() && self.queue(inner.home).push(inner) {
             return Some(inner.home);
         }
         self.objects.path(inner.home).find(|object| self.queue(*object).push_other(inner, false))
@@ -232,7 +232,7 @@ impl Queues {
         }
         inner.state.cancel();
         self.end_polling(inner);
-        inner.tell_end();
+        inner.wake_waiters();
         Err(SubmitError::Closed)
     }
 }

@@ -31,7 +31,7 @@ pub struct Runner {
     /// Whether the queues' end has kept the thread from sleeping.
     has_seen_end: Cell<bool>,
     /// Whether the last pass found the thread elsewhere than on its CPUs, which are offline.
-    is_astray: Cell<bool>,
+    is_displaced: Cell<bool>,
     /// Keeps the runner on its thread.
     thread: PhantomData<*const ()>,
 }
@@ -94,10 +94,10 @@ impl TaskQueues {
         };
         let sleeper = Arc::new(Sleeper::new(object, objects, cpus, trigger, wake));
         let seen = sleeper.path.iter().map(|_| Cell::new([0; 2])).collect();
-        let (has_seen_end, is_astray) = (Cell::new(false), Cell::new(false));
+        let (has_seen_end, is_displaced) = (Cell::new(false), Cell::new(false));
         self.queues.add_runner(Arc::clone(&sleeper));
         let (queues, blockers) = (Arc::clone(&self.queues), Arc::clone(&self.blockers));
-        Ok(Runner { queues, blockers, sleeper, seen, has_seen_end, is_astray, thread: PhantomData })
+        Ok(Runner { queues, blockers, sleeper, seen, has_seen_end, is_displaced, thread: PhantomData })
     }
 }
 
@@ -115,10 +115,10 @@ impl Runner {
     #[inline]
     pub fn run_while(&self, goes_on: impl Fn(&Pass) -> bool) -> Pass {
         let pass = Cell::new(Pass::default());
-        self.is_astray.set(false);
+        self.is_displaced.set(false);
         let goes_on = || {
-            self.is_astray.set(!self.is_in_place());
-            goes_on(&pass.get()) && !self.is_astray.get()
+            self.is_displaced.set(!self.is_in_place());
+            goes_on(&pass.get()) && !self.is_displaced.get()
         };
         for ((object, counters), seen) in self.sleeper.path.iter().zip(&self.seen) {
             let queue = self.queues.queue(*object);
@@ -130,7 +130,7 @@ impl Runner {
                 pass.set(so_far);
             };
             // A thread that is astray may sleep, and looks again by itself.
-            if queue.drain(|| self.queues.now(), is_allowed, goes_on, then) || self.is_astray.get() {
+            if queue.drain(|| self.queues.now(), is_allowed, goes_on, then) || self.is_displaced.get() {
                 seen.set(news);
             } else {
                 break;
@@ -165,7 +165,11 @@ impl Runner {
         if !self.begin_sleep() {
             return;
         }
-        let time = if self.is_astray.get() { Some(time.map_or(ASTRAY, |time| time.min(ASTRAY))) } else { time };
+        let time = if self.is_displaced.get() {
+            Some(time.map_or(RECHECK_INTERVAL, |time| time.min(RECHECK_INTERVAL)))
+        } else {
+            time
+        };
         match time {
             Some(time) => thread::park_timeout(time),
             None => thread::park(),
@@ -191,11 +195,11 @@ impl Runner {
     /// them, once.
     pub(crate) fn fall_asleep(&self, has_news: impl FnOnce() -> bool) -> bool {
         let has_news = || self.is_closed() && !self.has_seen_end.replace(true) || has_news();
-        self.sleeper.fall_asleep(&self.queues.of_objects, has_news)
+        self.sleeper.fall_asleep(&self.queues.by_object, has_news)
     }
 
     /// Whether a task polls that this thread may run.
-    pub(crate) fn is_polled(&self) -> bool {
+    pub(crate) fn has_polling_task(&self) -> bool {
         self.path().any(|queue| queue.has_polling(|inner| inner.allows(&self.sleeper.cpus)))
     }
 
@@ -222,7 +226,7 @@ impl Runner {
     /// woken for that task, so the caller [runs](Self::run) tasks before it does anything that
     /// takes long.
     pub fn end_sleep(&self) -> bool {
-        !self.sleeper.end_sleep(&self.queues.of_objects)
+        !self.sleeper.end_sleep(&self.queues.by_object)
     }
 
     /// The object whose tasks the thread runs first.
@@ -252,11 +256,11 @@ impl Runner {
         match inner.state.begin() {
             Begin::Cancelled => {
                 self.queues.end_polling(inner);
-                inner.tell_end();
+                inner.wake_waiters();
             }
             Begin::Held => {}
             Begin::Run => {
-                let (waited, has_missed) = inner.take_stamp(self.queues.is_timed, || self.queues.now());
+                let (waited, has_missed) = inner.take_submission(self.queues.is_timed, || self.queues.now());
                 if let Some(waited) = waited {
                     counters.add_wait(waited);
                 }
@@ -268,19 +272,19 @@ impl Runner {
                 match inner.step() {
                     Step::Done => {
                         self.queues.end_polling(inner);
-                        self.go_on(inner, inner.state.end(false));
+                        self.finish_run(inner, inner.state.end(false));
                     }
-                    Step::Again => self.poll_again(inner, pass),
+                    Step::Again => self.requeue_polling(inner, pass),
                 }
             }
         }
     }
 
     /// Handles a task that has run, and is to run again.
-    fn poll_again(&self, inner: &Arc<Inner>, pass: &mut Pass) {
-        if inner.is_to_block(|| self.queues.now()) {
+    fn requeue_polling(&self, inner: &Arc<Inner>, pass: &mut Pass) {
+        if inner.should_block(|| self.queues.now()) {
             self.queues.end_polling(inner);
-            return self.go_on(inner, inner.state.block());
+            return self.finish_run(inner, inner.state.block());
         }
         let is_first = inner.begin_polling();
         if is_first {
@@ -294,17 +298,17 @@ impl Runner {
             end => {
                 // The task was cancelled.
                 self.queues.queue(inner.home).remove_polling(inner);
-                self.go_on(inner, end);
+                self.finish_run(inner, end);
             }
         }
     }
 
     /// Handles the end of a run.
     #[inline]
-    fn go_on(&self, inner: &Arc<Inner>, end: End) {
+    fn finish_run(&self, inner: &Arc<Inner>, end: End) {
         match end {
             End::Ended { is_awaited: false } => {}
-            End::Ended { is_awaited: true } => inner.tell_end(),
+            End::Ended { is_awaited: true } => inner.wake_waiters(),
             End::Queue => self.queues.submit_again(inner),
             End::Blocked => self.blockers.hand_over(inner),
         }
@@ -317,7 +321,7 @@ fn is_bound_again(cpus: &CpuSet) -> bool {
 }
 
 /// How often a displaced thread checks whether its CPUs are back.
-const ASTRAY: Duration = Duration::from_millis(100);
+const RECHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Drop for Runner {
     fn drop(&mut self) {

@@ -65,7 +65,7 @@ same_source! {
     wakeup "wakeup.rs"
 }
 
-use control::{Control, Triggered};
+use control::{Control, TaskLoop};
 use inner::Step;
 use options::TaskOptions;
 use rails_topo::{CpuSet, Topology};
@@ -102,7 +102,7 @@ struct Watched {
 impl Machine {
     fn new() -> Self {
         let topology = Topology::synthetic("core:2 pu:1", Vec::new()).unwrap();
-        Self { queues: TaskQueues::builder().room(1).timed(true).build(&topology), threads: Vec::new() }
+        Self { queues: TaskQueues::builder().capacity(1).timed(true).build(&topology), threads: Vec::new() }
     }
 
     fn attach(queues: &TaskQueues, trigger: Trigger, cpus: &str) -> Runner {
@@ -114,7 +114,7 @@ impl Machine {
         let (queues, control) = (self.queues.clone(), Arc::new(Control::new()));
         let controlled = Arc::clone(&control);
         let thread = thread::spawn(move || {
-            let thread = Triggered::new(Self::attach(&queues, trigger, cpus), controlled);
+            let thread = TaskLoop::new(Self::attach(&queues, trigger, cpus), controlled);
             match trigger {
                 Trigger::Timer => thread.tick(Duration::from_nanos(1)),
                 _ => thread.work(),
@@ -287,7 +287,7 @@ fn closed_queues_leave_nothing_pending() {
         let mut machine = Machine::new();
         machine.start(Trigger::Idle, "0");
         machine.start(Trigger::Timer, "0-1");
-        let dated = TaskOptions::new().run_before(Duration::from_nanos(1));
+        let dated = TaskOptions::new().run_within(Duration::from_nanos(1));
         let tasks = [machine.done("0"), machine.task("1", dated, || Step::Done)];
         let submitters = tasks.map(|watched| {
             thread::spawn(move || {
@@ -379,7 +379,7 @@ fn timer_runs_tasks_at_their_deadline() {
     check(3_000, || {
         let mut machine = Machine::new();
         machine.start(Trigger::Timer, "0");
-        let watched = machine.task("0-1", TaskOptions::new().run_before(Duration::from_nanos(1)), || Step::Done);
+        let watched = machine.task("0-1", TaskOptions::new().run_within(Duration::from_nanos(1)), || Step::Done);
         watched.task.submit().unwrap();
         watched.wait();
         assert_eq!(machine.queues.stats(watched.task.home()).missed, 1);

@@ -56,12 +56,12 @@ impl Sleeper {
     /// Marks the thread as asleep unless there are news. Returns whether it may sleep. `queues` are
     /// those of all objects.
     pub(crate) fn fall_asleep(&self, queues: &[Queue], has_news: impl FnOnce() -> bool) -> bool {
-        self.asleep.fall(self.counts(queues), has_news)
+        self.asleep.mark_asleep(self.counts(queues), has_news)
     }
 
     /// Marks the thread as awake. Returns whether no submitter has done so.
     pub(crate) fn end_sleep(&self, queues: &[Queue]) -> bool {
-        self.asleep.wake(self.counts(queues))
+        self.asleep.mark_awake(self.counts(queues))
     }
 
     /// Wakes the thread if it sleeps. Returns whether it did.

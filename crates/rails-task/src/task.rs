@@ -41,7 +41,7 @@ impl Task {
         let was_pending = self.inner.state.cancel();
         // A thread that runs it does the same at the end.
         self.queues.end_polling(&self.inner);
-        self.inner.tell_end();
+        self.inner.wake_waiters();
         was_pending
     }
 

@@ -26,20 +26,20 @@ pub struct TaskQueues {
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct TaskQueuesBuilder {
-    room: usize,
+    capacity: usize,
     is_timed: bool,
 }
 
 impl TaskQueues {
-    /// Queues for a machine, each with `room` for that number of tasks of each priority: one at
-    /// least.
-    pub fn new(topology: &Topology, room: usize) -> Self {
-        Self::builder().room(room).build(topology)
+    /// Queues for a machine, each with a `capacity` of that number of tasks of each priority: one
+    /// at least.
+    pub fn new(topology: &Topology, capacity: usize) -> Self {
+        Self::builder().capacity(capacity).build(topology)
     }
 
     /// Queues with options.
     pub fn builder() -> TaskQueuesBuilder {
-        TaskQueuesBuilder { room: 256, is_timed: false }
+        TaskQueuesBuilder { capacity: 256, is_timed: false }
     }
 
     /// A task that may run on these CPUs and on no others. It waits in the queue of the smallest
@@ -67,14 +67,14 @@ impl TaskQueues {
         work: impl Fn() -> Step + Send + Sync + 'static,
     ) -> Result<Task, NewTaskError> {
         let home = self.home_of(cpus)?;
-        if options.run_before == Some(Duration::ZERO) {
-            return Err(NewTaskError::NoTime);
+        if options.run_within == Some(Duration::ZERO) {
+            return Err(NewTaskError::ZeroDeadline);
         }
         if options.blocking.is_some() {
             self.blockers.ensure_thread().map_err(|error| NewTaskError::Thread(error.kind()))?;
         }
-        let is_whole = self.objects().get(home).cpus == *cpus;
-        let inner = Arc::new(Inner::new(cpus.clone(), home, is_whole, options, Box::new(work)));
+        let covers_home = self.objects().get(home).cpus == *cpus;
+        let inner = Arc::new(Inner::new(cpus.clone(), home, covers_home, options, Box::new(work)));
         Ok(Task { inner, queues: Arc::clone(&self.queues) })
     }
 
@@ -108,9 +108,9 @@ impl TaskQueues {
 }
 
 impl TaskQueuesBuilder {
-    /// The room of each queue for tasks of each priority: one at least. Default: 256.
-    pub fn room(mut self, tasks: usize) -> Self {
-        self.room = tasks.max(1);
+    /// The capacity of each queue for tasks of each priority: one at least. Default: 256.
+    pub fn capacity(mut self, tasks: usize) -> Self {
+        self.capacity = tasks.max(1);
         self
     }
 
@@ -123,7 +123,7 @@ impl TaskQueuesBuilder {
 
     /// The queues of a machine.
     pub fn build(&self, topology: &Topology) -> TaskQueues {
-        let queues = Arc::new(Queues::new(Objects::of(topology), self.room, self.is_timed));
+        let queues = Arc::new(Queues::new(Objects::of(topology), self.capacity, self.is_timed));
         let blockers = Arc::new(Blockers::new(Arc::clone(&queues)));
         TaskQueues { queues, blockers }
     }

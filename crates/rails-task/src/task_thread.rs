@@ -2,7 +2,7 @@
 
 use super::{
     budget::check_share,
-    control::{Control, Triggered},
+    control::{Control, TaskLoop},
     error::{AttachError, BudgetError},
     objects::ObjectId,
     sleeper::Trigger,
@@ -43,11 +43,11 @@ impl TaskThread {
     /// None, for CPUs inside the process's cpuset.
     pub fn idle(queues: &TaskQueues, object: ObjectId) -> Result<Self, AttachError> {
         let placement = ThreadPlacement::new().class(SchedulingClass::Idle);
-        Self::start(queues, object, Trigger::Idle, "task", placement, Triggered::work)
+        Self::start(queues, object, Trigger::Idle, "task", placement, TaskLoop::work)
     }
 
     /// Starts a thread that runs tasks once in each period while one of them polls, and at the
-    /// [deadline](crate::TaskOptions::run_before) of one that has not run by then. It is in the
+    /// [deadline](crate::TaskOptions::run_within) of one that has not run by then. It is in the
     /// scheduling class of the calling thread, so it takes the CPU from threads that compute. While
     /// no task polls or has a deadline it sleeps, without a timer. The period is above zero.
     ///
@@ -61,9 +61,9 @@ impl TaskThread {
     /// As [`idle`](Self::idle).
     pub fn periodic(queues: &TaskQueues, object: ObjectId, period: Duration) -> Result<Self, AttachError> {
         if period.is_zero() {
-            return Err(AttachError::NoPeriod);
+            return Err(AttachError::ZeroPeriod);
         }
-        let run = move |thread: Triggered| thread.tick(period);
+        let run = move |thread: TaskLoop| thread.tick(period);
         Self::start(queues, object, Trigger::Timer, "timer", ThreadPlacement::new(), run)
     }
 
@@ -74,7 +74,7 @@ impl TaskThread {
         trigger: Trigger,
         name: &str,
         placement: ThreadPlacement,
-        body: impl FnOnce(Triggered) + Send + 'static,
+        body: impl FnOnce(TaskLoop) + Send + 'static,
     ) -> Result<Self, AttachError> {
         let control = Arc::new(Control::new());
         let (report, started) = mpsc::sync_channel(1);
@@ -89,7 +89,7 @@ impl TaskThread {
         let run = move || match attach() {
             Ok(runner) => {
                 let _ = report.send(Ok(()));
-                body(Triggered::new(runner, controlled));
+                body(TaskLoop::new(runner, controlled));
             }
             Err(error) => drop(report.send(Err(error))),
         };

@@ -32,7 +32,7 @@ impl News {
 impl Sleepers {
     /// Whether a thread that does not know of the [`News`] added before may be asleep.
     #[inline]
-    pub(crate) fn are_there(&self) -> bool {
+    pub(crate) fn may_be_asleep(&self) -> bool {
         order_accesses();
         self.0.load(SeqCst) > 0
     }
@@ -41,7 +41,7 @@ impl Sleepers {
 impl Asleep {
     /// Marks the thread as asleep, unless there are news that it does not know. Returns whether it
     /// may sleep. The thread is counted among the sleepers of each queue whose news it wants.
-    pub(crate) fn fall<'a>(
+    pub(crate) fn mark_asleep<'a>(
         &self,
         sleepers: impl Iterator<Item = &'a Sleepers> + Clone,
         has_news: impl FnOnce() -> bool,
@@ -51,7 +51,7 @@ impl Asleep {
         self.0.store(true, SeqCst);
         order_accesses();
         if has_news() {
-            self.wake(sleepers);
+            self.mark_awake(sleepers);
             return false;
         }
         true
@@ -64,7 +64,7 @@ impl Asleep {
 
     /// Marks the thread as awake. Returns whether it slept: then this caller, and no other, wakes
     /// it.
-    pub(crate) fn wake<'a>(&self, sleepers: impl Iterator<Item = &'a Sleepers>) -> bool {
+    pub(crate) fn mark_awake<'a>(&self, sleepers: impl Iterator<Item = &'a Sleepers>) -> bool {
         let slept = self.0.swap(false, SeqCst);
         if slept {
             sleepers.for_each(|sleepers| _ = sleepers.0.fetch_sub(1, SeqCst));

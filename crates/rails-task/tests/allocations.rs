@@ -9,10 +9,10 @@ use std::time::Duration;
 fn submission_and_run_allocate_nothing() {
     let topology = Topology::detect().expect("this machine can be read");
     let cpu = CpuSet::single(topology.allowed_cpus().first().expect("one is allowed"));
-    let queues = TaskQueues::builder().room(8).timed(true).build(&topology);
+    let queues = TaskQueues::builder().capacity(8).timed(true).build(&topology);
     let _guard = bind_current(&cpu).expect("it is allowed");
     let runner = queues.attach().expect("it is a CPU of the machine");
-    let dated = TaskOptions::new().run_before(Duration::from_nanos(1));
+    let dated = TaskOptions::new().run_within(Duration::from_nanos(1));
     let sets: Vec<_> = queues.objects().path(runner.object()).map(|id| queues.objects().get(id).cpus.clone()).collect();
     let mut tasks: Vec<_> = sets
         .iter()

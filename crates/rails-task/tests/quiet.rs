@@ -18,7 +18,7 @@ fn triggers_sleep_while_nothing_is_pending() {
     let worker = TaskThread::idle(&queues, object).expect("it can be placed");
     let timer = TaskThread::periodic(&queues, object, Duration::from_micros(100)).expect("it can be placed");
     // A task that polls, blocks, has a deadline, and ends.
-    let options = TaskOptions::new().run_before(Duration::from_millis(1)).blocking(Duration::ZERO, |_| true);
+    let options = TaskOptions::new().run_within(Duration::from_millis(1)).blocking(Duration::ZERO, |_| true);
     let polls = std::sync::atomic::AtomicU64::new(3);
     let work = move || match polls.fetch_sub(1, std::sync::atomic::Ordering::SeqCst) {
         0 | 1 => Step::Done,

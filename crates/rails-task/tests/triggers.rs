@@ -30,7 +30,7 @@ impl Machine {
     fn here() -> Self {
         let topology = Topology::detect().expect("this machine can be read");
         let cpu = topology.allowed_cpus().first().expect("one is allowed");
-        Self { queues: TaskQueues::builder().room(8).timed(true).build(&topology), cpu }
+        Self { queues: TaskQueues::builder().capacity(8).timed(true).build(&topology), cpu }
     }
 
     fn object(&self) -> ObjectId {
@@ -120,10 +120,10 @@ fn overdue_tasks_run_before_the_urgent_ones() {
     let tasks = [
         task("normal", TaskOptions::new()),
         task("urgent", TaskOptions::new().priority(TaskPriority::High)),
-        task("much later", TaskOptions::new().run_before(HOUR)),
-        task("overdue", TaskOptions::new().run_before(NANOSECOND)),
-        task("urgent and later", TaskOptions::new().priority(TaskPriority::High).run_before(HOUR)),
-        task("longest overdue", TaskOptions::new().run_before(NANOSECOND)),
+        task("much later", TaskOptions::new().run_within(HOUR)),
+        task("overdue", TaskOptions::new().run_within(NANOSECOND)),
+        task("urgent and later", TaskOptions::new().priority(TaskPriority::High).run_within(HOUR)),
+        task("longest overdue", TaskOptions::new().run_within(NANOSECOND)),
     ];
     machine.on_cpu(|runner| {
         for index in [0, 1, 2, 5, 3, 4] {
@@ -147,15 +147,15 @@ fn overdue_tasks_run_before_the_urgent_ones() {
 fn bad_times_and_shares_are_refused() {
     let machine = Machine::here();
     let cpus = CpuSet::single(machine.cpu);
-    let refused = machine.queues.task_with(&cpus, TaskOptions::new().run_before(Duration::ZERO), || Step::Done);
-    assert_eq!(refused.expect_err("it has no time"), NewTaskError::NoTime);
-    let longest = machine.task(TaskOptions::new().run_before(Duration::MAX), || Step::Done);
+    let refused = machine.queues.task_with(&cpus, TaskOptions::new().run_within(Duration::ZERO), || Step::Done);
+    assert_eq!(refused.expect_err("it has no time"), NewTaskError::ZeroDeadline);
+    let longest = machine.task(TaskOptions::new().run_within(Duration::MAX), || Step::Done);
     machine.on_cpu(|runner| {
         runner.submit(&longest).expect("there is room");
         runner.wait(&longest);
     });
     let refused = TaskThread::periodic(&machine.queues, machine.object(), Duration::ZERO);
-    assert!(matches!(refused, Err(AttachError::NoPeriod)), "{refused:?}");
+    assert!(matches!(refused, Err(AttachError::ZeroPeriod)), "{refused:?}");
     let timer = TaskThread::periodic(&machine.queues, machine.object(), Duration::MAX).expect("it can be placed");
     let worker = TaskThread::idle(&machine.queues, machine.object()).expect("it can be placed");
     for share in [0.0, -1.0, 1.5, f64::NAN, f64::INFINITY] {
@@ -171,7 +171,7 @@ fn timer_runs_tasks_at_their_deadlines() {
     let machine = Machine::here();
     let timer = TaskThread::periodic(&machine.queues, machine.object(), HOUR).expect("it can be placed");
     assert_eq!(timer.object(), machine.object());
-    let (task, news) = machine.polling(TaskOptions::new().run_before(Duration::from_millis(2)), 1);
+    let (task, news) = machine.polling(TaskOptions::new().run_within(Duration::from_millis(2)), 1);
     for _ in 0..10 {
         task.submit().expect("there is room");
         news.recv().expect("it runs");
@@ -203,7 +203,7 @@ fn worker_that_is_off_runs_nothing() {
     timer.set_enabled(false);
     worker.set_enabled(false);
     assert!(!worker.is_enabled() && !timer.is_enabled());
-    let (task, news) = machine.polling(TaskOptions::new().run_before(NANOSECOND), 5);
+    let (task, news) = machine.polling(TaskOptions::new().run_within(NANOSECOND), 5);
     let owner = machine.on_cpu(|runner| {
         for _ in 0..100 {
             runner.submit(&task).expect("there is room");

@@ -3,8 +3,8 @@
 use crate::script::Script;
 use rails_proto::{
     handshake::{
-        Challenge, Credentials, Hello, Initiator, InitiatorStep, LONGEST_MESSAGE, Limit, Message, Mode, PREFIX_LEN,
-        Purpose, Refusal, Responder, ResponderStep, StreamId,
+        Challenge, Credentials, HandshakeMessage, Hello, Initiator, InitiatorStep, LONGEST_MESSAGE, Limit, Mode,
+        PREFIX_LEN, Purpose, Refusal, Responder, ResponderStep, StreamId,
     },
     parameters::TransportParameters,
     secret::Secret,
@@ -23,15 +23,15 @@ pub(crate) fn message(mut data: &[u8]) {
 
 pub(crate) fn messages() -> Vec<Vec<u8>> {
     let refused =
-        [Refusal::Version, Refusal::Secret, Refusal::Full(Limit::Streams), Refusal::Tls].map(Message::Refused);
-    let hellos =
-        [Mode::Insecure, Mode::PreSharedKey, Mode::Encrypted, Mode::Tls].map(|mode| Message::Hello(hello(mode)));
+        [Refusal::Version, Refusal::Secret, Refusal::Full(Limit::Streams), Refusal::Tls].map(HandshakeMessage::Refused);
+    let hellos = [Mode::Insecure, Mode::PreSharedKey, Mode::Encrypted, Mode::Tls]
+        .map(|mode| HandshakeMessage::Hello(hello(mode)));
     let others = [
         challenge(),
-        Message::Proof([1; 32]),
-        Message::Accepted([2; 32]),
-        Message::Tls(vec![22, 3, 1]),
-        Message::Confirmed([4; 32]),
+        HandshakeMessage::Proof([1; 32]),
+        HandshakeMessage::Accepted([2; 32]),
+        HandshakeMessage::Tls(vec![22, 3, 1]),
+        HandshakeMessage::Confirmed([4; 32]),
     ];
     hellos.into_iter().chain(others).chain(refused).map(|message| message.encode()).collect()
 }
@@ -71,14 +71,14 @@ pub(super) fn against(ours: Credentials, theirs: Credentials, mut said: &[u8]) -
             }
         }
         match (&mut responder, message) {
-            (None, Message::Hello(hello)) => {
+            (None, HandshakeMessage::Hello(hello)) => {
                 responder = Responder::start(theirs.clone(), hello, TERMS, [9; 32]).ok().map(|(side, _)| side);
             }
             (None, _) => {}
             (Some(side), message) => match side.handle(message) {
                 Ok(ResponderStep::Proved(proved)) => {
                     joined = true;
-                    drop(proved.confirm(&Message::Confirmed([4; 32])));
+                    drop(proved.confirm(&HandshakeMessage::Confirmed([4; 32])));
                 }
                 Ok(ResponderStep::Send(answers)) => short(&answers),
                 Err(error) => short(&side.farewell(&error)),
@@ -88,14 +88,14 @@ pub(super) fn against(ours: Credentials, theirs: Credentials, mut said: &[u8]) -
     joined
 }
 
-fn short(messages: &[Message]) {
+fn short(messages: &[HandshakeMessage]) {
     assert!(messages.iter().all(|message| message.encode().len() <= LONGEST_MESSAGE));
 }
 
 pub(crate) fn conversations() -> Vec<Vec<u8>> {
     let conversation = |mode, byte| {
         let (mut initiator, first) = Initiator::start(Credentials::Insecure, hello(Mode::Insecure));
-        let Message::Hello(said) = first else { return Vec::new() };
+        let HandshakeMessage::Hello(said) = first else { return Vec::new() };
         let Ok((mut responder, challenge)) = Responder::start(Credentials::Insecure, said, TERMS, [9; 32]) else {
             return Vec::new();
         };
@@ -104,8 +104,8 @@ pub(crate) fn conversations() -> Vec<Vec<u8>> {
         else {
             return Vec::new();
         };
-        let said = [&[Message::Hello(hello(mode)), challenge][..], &proof, &[proved.accept]].concat();
-        std::iter::once(byte).chain(said.iter().flat_map(Message::encode)).collect()
+        let said = [&[HandshakeMessage::Hello(hello(mode)), challenge][..], &proof, &[proved.accept]].concat();
+        std::iter::once(byte).chain(said.iter().flat_map(HandshakeMessage::encode)).collect()
     };
     vec![conversation(Mode::Insecure, 0), conversation(Mode::PreSharedKey, 1), conversation(Mode::Encrypted, 2)]
 }
@@ -113,12 +113,12 @@ pub(crate) fn conversations() -> Vec<Vec<u8>> {
 /// The next message as the driver reads it: the prefix, then as many bytes as the prefix says.
 /// `None` if the bytes end, or do not begin a message; then the place of the next message is
 /// unknown.
-fn next(data: &[u8]) -> Option<(Option<Message>, &[u8], &[u8])> {
+fn next(data: &[u8]) -> Option<(Option<HandshakeMessage>, &[u8], &[u8])> {
     let prefix: &[u8; PREFIX_LEN] = data.first_chunk()?;
-    let length = PREFIX_LEN + Message::body_len(prefix).ok()?;
+    let length = PREFIX_LEN + HandshakeMessage::body_len(prefix).ok()?;
     assert!(length <= LONGEST_MESSAGE);
     let (bytes, rest) = data.split_at_checked(length)?;
-    Some((Message::decode(prefix, &bytes[PREFIX_LEN..]).ok(), bytes, rest))
+    Some((HandshakeMessage::decode(prefix, &bytes[PREFIX_LEN..]).ok(), bytes, rest))
 }
 
 pub(super) fn hello(mode: Mode) -> Hello {
@@ -126,8 +126,8 @@ pub(super) fn hello(mode: Mode) -> Hello {
     Hello { mode, purpose: Purpose::Open, stream, lane: 0, lanes: 2, parameters: TERMS, nonce: [3; 32] }
 }
 
-fn challenge() -> Message {
-    Message::Challenge(Challenge { parameters: TERMS, nonce: [9; 32] })
+fn challenge() -> HandshakeMessage {
+    HandshakeMessage::Challenge(Challenge { parameters: TERMS, nonce: [9; 32] })
 }
 
 pub(super) const TERMS: TransportParameters = TransportParameters { longest_chunk: 1 << 18, window: 1 << 24 };

@@ -5,8 +5,8 @@ use crate::script::Script;
 use rails_multirail::{LaneAddress, LaneCandidate, RailId, Scheme};
 use rails_proto::{
     handshake::{
-        Credentials, HandshakeError, Hello, Initiator, InitiatorStep, Joined, Message, Mode, PREFIX_LEN, Proved,
-        Purpose, Responder, ResponderStep,
+        Credentials, HandshakeError, HandshakeMessage, Hello, Initiator, InitiatorStep, Joined, Mode, PREFIX_LEN,
+        Proved, Purpose, Responder, ResponderStep,
     },
     pairing::{MAX_OFFERS, pair, pair_with_contact},
     secret::Secret,
@@ -69,7 +69,7 @@ fn asked(mode: Mode) -> (Joined, Proved) {
     };
     let question = Hello { purpose: Purpose::Discover, lanes: 0, ..hello(mode) };
     let (mut initiator, first) = Initiator::start(credentials.clone(), question);
-    let Message::Hello(heard) = first else { panic!("the handshake begins with a hello") };
+    let HandshakeMessage::Hello(heard) = first else { panic!("the handshake begins with a hello") };
     let (mut responder, challenge) =
         Responder::start(credentials, heard, TERMS, [9; 32]).expect("the modes are the same");
     let Ok(InitiatorStep::Send(proof)) = initiator.handle(challenge) else { panic!("the initiator knows the secret") };

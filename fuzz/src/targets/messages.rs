@@ -97,10 +97,10 @@ impl World {
         Ok(())
     }
 
-    fn go_on(&mut self, lane: usize, most: usize) -> Result<(), Violation> {
+    fn go_on(&mut self, lane: usize, max: usize) -> Result<(), Violation> {
         let Some(mut receiving) = self.lanes[lane].take() else { return Ok(()) };
         let Receiving { header, content, ref payload, place, filled } = receiving;
-        let to = filled.saturating_add(most).min(payload.len());
+        let to = filled.saturating_add(max).min(payload.len());
         receiving.filled = to;
         if place == Place::Message {
             match self.inbox.lend(lane).expect("the lane was told to borrow it") {

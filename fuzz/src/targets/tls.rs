@@ -6,7 +6,7 @@ use bytes::Bytes;
 use rails_multirail::{Identity, KeyPin, Security, TlsClient, TlsServer};
 use rails_proto::{
     handshake::{
-        Credentials, Hello, Initiator, InitiatorStep, Joined, LONGEST_TLS, Message, Mode, PREFIX_LEN, Proved,
+        Credentials, HandshakeMessage, Hello, Initiator, InitiatorStep, Joined, LONGEST_TLS, Mode, PREFIX_LEN, Proved,
         Responder, ResponderStep,
     },
     seal::SEALED_FRAME_LEN,
@@ -28,7 +28,7 @@ pub(crate) fn between(data: &[u8]) {
     let mut script = Script::new(data);
     let (ours, theirs) = both();
     let (mut initiator, first) = Initiator::start(ours, hello(Mode::Tls));
-    let Some(Message::Hello(heard)) = on_the_way(&first, &mut script).into_iter().next() else { return };
+    let Some(HandshakeMessage::Hello(heard)) = on_the_way(&first, &mut script).into_iter().next() else { return };
     let Ok((mut responder, challenge)) = Responder::start(theirs, heard, TERMS, [9; 32]) else { return };
     let (mut to_initiator, mut proved) = (on_the_way(&challenge, &mut script), None::<Box<Proved>>);
     for _ in 0..MAX_TURNS {
@@ -58,7 +58,7 @@ pub(crate) fn between(data: &[u8]) {
 }
 
 /// The fate of a message on its way: mostly it arrives unchanged.
-fn on_the_way(message: &Message, script: &mut Script<'_>) -> Vec<Message> {
+fn on_the_way(message: &HandshakeMessage, script: &mut Script<'_>) -> Vec<HandshakeMessage> {
     let mut bytes = message.encode();
     match (script.byte(), message) {
         (200..=219, _) => {
@@ -68,18 +68,18 @@ fn on_the_way(message: &Message, script: &mut Script<'_>) -> Vec<Message> {
         }
         (220..=229, _) => return Vec::new(),
         (230..=239, message) => return vec![message.clone(), message.clone()],
-        (240..=249, Message::Tls(flight)) => {
+        (240..=249, HandshakeMessage::Tls(flight)) => {
             let piece = usize::from(script.byte()).clamp(1, LONGEST_TLS);
-            return flight.chunks(piece).map(|piece| Message::Tls(piece.to_vec())).collect();
+            return flight.chunks(piece).map(|piece| HandshakeMessage::Tls(piece.to_vec())).collect();
         }
         _ => {}
     }
     let Some(prefix) = bytes.first_chunk::<PREFIX_LEN>() else { return Vec::new() };
     // After a change of the length, the reader would read the next bytes as another message's
     // beginning; here the message is dropped.
-    match Message::body_len(prefix) {
+    match HandshakeMessage::body_len(prefix) {
         Ok(length) if length == bytes.len() - PREFIX_LEN => {
-            Message::decode(prefix, &bytes[PREFIX_LEN..]).into_iter().collect()
+            HandshakeMessage::decode(prefix, &bytes[PREFIX_LEN..]).into_iter().collect()
         }
         _ => Vec::new(),
     }
@@ -108,13 +108,13 @@ pub(crate) fn changes() -> Vec<Vec<u8>> {
 pub(crate) fn flights() -> Vec<Vec<u8>> {
     let (ours, theirs) = both();
     let (mut initiator, first) = Initiator::start(ours, hello(Mode::Tls));
-    let Message::Hello(said) = &first else { return Vec::new() };
+    let HandshakeMessage::Hello(said) = &first else { return Vec::new() };
     let Ok((mut responder, challenge)) = Responder::start(theirs, *said, TERMS, [9; 32]) else { return Vec::new() };
     let Ok(InitiatorStep::Send(client)) = initiator.handle(challenge.clone()) else { return Vec::new() };
     let Some(Ok(ResponderStep::Send(server))) = client.first().cloned().map(|flight| responder.handle(flight)) else {
         return Vec::new();
     };
-    let bytes = |messages: &[Message]| messages.iter().flat_map(Message::encode).collect::<Vec<u8>>();
+    let bytes = |messages: &[HandshakeMessage]| messages.iter().flat_map(HandshakeMessage::encode).collect::<Vec<u8>>();
     let begin = bytes(&[first, challenge]);
     vec![[&begin[..], &bytes(&client)].concat(), [&begin[..], &bytes(&server)].concat(), begin]
 }

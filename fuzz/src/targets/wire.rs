@@ -42,7 +42,7 @@ fn frames() -> Vec<Frame> {
 /// Gives the frame the right checksum, which an error of the decoder names.
 fn seal(bytes: &mut [u8; FRAME_LEN]) {
     use rails_proto::wire::FrameError;
-    if let Err(FrameError::Checksum { is, .. }) = Frame::decode(bytes) {
-        bytes[FRAME_LEN - 4..].copy_from_slice(&is.to_be_bytes());
+    if let Err(FrameError::Checksum { actual, .. }) = Frame::decode(bytes) {
+        bytes[FRAME_LEN - 4..].copy_from_slice(&actual.to_be_bytes());
     }
 }

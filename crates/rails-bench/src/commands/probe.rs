@@ -12,7 +12,7 @@ use crate::{
 use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;
 use rails_celeritas::{CeleritasOptions, Connection, ConnectionStats, OpenConnectionError, ReceiveError, SharedRate};
-use rails_multirail::{LaneAddress, Security, call_first};
+use rails_multirail::{LaneAddress, Security, connect_first};
 use rails_net::ConnectError;
 use rails_topo::{Bandwidth, DataSize};
 use std::{num::NonZeroU32, time::Duration};
@@ -73,7 +73,7 @@ async fn measure(to: Remotes, security: Security, most: Bandwidth, json: bool, m
     let options = options.max_unsent(DataSize::bytes(u64::MAX));
     let report = stop.or(async {
         let connect = async |to: LaneAddress| options.connect(to.socket).await;
-        let connection = call_first(&to.all(), connect).await;
+        let connection = connect_first(&to.all(), connect).await;
         let (to, connection) = connection.map_err(|failed| not_connected(failed, &to))?;
         while let Some(rate) = search.next() {
             shared.set(rate)?;

@@ -2,7 +2,7 @@
 //! come.
 
 use crate::proto::wire::Token;
-use rails_proto::handshake::Message;
+use rails_proto::handshake::HandshakeMessage;
 
 /// The length of a greeting.
 pub(super) const GREETING_LEN: usize = 24;
@@ -44,7 +44,7 @@ impl Greeting {
         let number = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         if &bytes[..8] != MAGIC {
             let prefix = bytes.first_chunk().expect("a greeting is longer");
-            let is_handshake = Message::body_len(prefix).is_ok();
+            let is_handshake = HandshakeMessage::body_len(prefix).is_ok();
             return Err(if is_handshake { NoGreeting::Secured } else { NoGreeting::Foreign });
         }
         if number(8) != VERSION {

@@ -87,7 +87,7 @@ impl Places {
         let entry = self.lock().enter(peer, is_familiar, tell);
         let id = match entry {
             Entry::Free(id) => id,
-            Entry::Instead { id, evicted, .. } => {
+            Entry::Evicting { id, evicted, .. } => {
                 // The call fails where the greeting has just ended.
                 let _ = evicted.send(());
                 id

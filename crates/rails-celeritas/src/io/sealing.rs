@@ -282,7 +282,7 @@ mod tests {
     use crate::proto::wire::SegmentHeader;
     use rails_proto::{
         handshake::{
-            Credentials, Hello, Initiator, InitiatorStep, Message, Purpose, Responder, ResponderStep, StreamId,
+            Credentials, HandshakeMessage, Hello, Initiator, InitiatorStep, Purpose, Responder, ResponderStep, StreamId,
         },
         parameters::TransportParameters,
         seal::{PACKETS_PER_KEY, PacketRole, PacketSeals},
@@ -306,7 +306,7 @@ mod tests {
             nonce: [2; 32],
         };
         let (mut initiator, first) = Initiator::start(near, hello);
-        let Message::Hello(hello) = first else { panic!("it begins with {first:?}") };
+        let HandshakeMessage::Hello(hello) = first else { panic!("it begins with {first:?}") };
         let (mut responder, challenge) = Responder::start(far, hello, parameters, [3; 32]).unwrap();
         let (mut to_near, mut to_far) = (VecDeque::from([challenge]), VecDeque::new());
         let (mut ours, mut theirs) = (None, None);

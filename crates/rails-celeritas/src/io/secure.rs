@@ -6,8 +6,8 @@ use crate::proto::wire::{FrameReader, FrameWriter};
 use rails_proto::{
     admission::Standing,
     handshake::{
-        Credentials, HandshakeError, Hello, Initiator, InitiatorStep, Message, Mode, PREFIX_LEN, Purpose, Refusal,
-        Responder, ResponderStep, StreamId,
+        Credentials, HandshakeError, HandshakeMessage, Hello, Initiator, InitiatorStep, Mode, PREFIX_LEN, Purpose,
+        Refusal, Responder, ResponderStep, StreamId,
     },
     parameters::TransportParameters,
     seal::{PacketRole, PacketSeals},
@@ -96,7 +96,7 @@ impl Channel<'_> {
     }
 
     async fn respond(&mut self, credentials: Credentials, place: &Place) -> Result<Seals, OpenConnectionError> {
-        let Message::Hello(hello) = self.receive(rails_proto::handshake::LONGEST_PLAIN).await? else {
+        let HandshakeMessage::Hello(hello) = self.receive(rails_proto::handshake::LONGEST_PLAIN).await? else {
             return Err(self.failed(HandshakeError::Disorder));
         };
         place.heard(Standing::Greeted);
@@ -104,14 +104,15 @@ impl Channel<'_> {
         if (credentials.mode(), hello.mode) == (Mode::Tls, Mode::Tls)
             && let Err(limit) = place.begin_tls(self.remote.ip())
         {
-            let _ = self.send(&[Message::Refused(Refusal::Busy(limit))]).await;
+            let _ = self.send(&[HandshakeMessage::Refused(Refusal::Busy(limit))]).await;
             return Err(OpenConnectionError::Busy { remote: self.remote, limit });
         }
         let started = Responder::start(credentials, hello, PARAMETERS, random()?);
         let (mut responder, challenge) = match started {
             Ok(started) => started,
             Err(error) => {
-                let refusal: Vec<Message> = error.refusal().map(Message::Refused).into_iter().collect();
+                let refusal: Vec<HandshakeMessage> =
+                    error.refusal().map(HandshakeMessage::Refused).into_iter().collect();
                 return Err(self.refuse(&refusal, error).await);
             }
         };
@@ -134,29 +135,29 @@ impl Channel<'_> {
         }
     }
 
-    async fn send(&mut self, messages: &[Message]) -> Result<(), OpenConnectionError> {
-        let bytes: Vec<u8> = messages.iter().flat_map(Message::encode).collect();
+    async fn send(&mut self, messages: &[HandshakeMessage]) -> Result<(), OpenConnectionError> {
+        let bytes: Vec<u8> = messages.iter().flat_map(HandshakeMessage::encode).collect();
         self.control.write_all(&bytes).await.map_err(|source| self.broken(source))
     }
 
     /// The peer's next message, of at most `longest` bytes behind its prefix.
-    async fn receive(&mut self, longest: usize) -> Result<Message, OpenConnectionError> {
+    async fn receive(&mut self, longest: usize) -> Result<HandshakeMessage, OpenConnectionError> {
         let mut prefix = [0; PREFIX_LEN];
         self.control.read_exact(&mut prefix).await.map_err(|source| self.broken(source))?;
         if prefix == *MAGIC {
             return Err(OpenConnectionError::Unsecured { remote: self.remote });
         }
-        let length = Message::body_len(&prefix).map_err(|error| self.failed(error))?;
+        let length = HandshakeMessage::body_len(&prefix).map_err(|error| self.failed(error))?;
         if length > longest {
             return Err(self.failed(HandshakeError::Disorder));
         }
         let mut body = vec![0; length];
         self.control.read_exact(&mut body).await.map_err(|source| self.broken(source))?;
-        Message::decode(&prefix, &body).map_err(|error| self.failed(error))
+        HandshakeMessage::decode(&prefix, &body).map_err(|error| self.failed(error))
     }
 
     /// Tells the peer why, as far as it still listens.
-    async fn refuse(&mut self, messages: &[Message], error: HandshakeError) -> OpenConnectionError {
+    async fn refuse(&mut self, messages: &[HandshakeMessage], error: HandshakeError) -> OpenConnectionError {
         let _ = self.send(messages).await;
         self.failed(error)
     }

@@ -3,7 +3,7 @@
 use crate::{PATIENCE, anywhere, cut, options, pair_of, pattern};
 use rails_celeritas::{CeleritasListener, CeleritasOptions, Connection, OpenConnectionError, TurnedAway};
 use rails_proto::{
-    handshake::{HandshakeError, Hello, Limit, Message, Mode, PREFIX_LEN, Purpose, Refusal, StreamId},
+    handshake::{HandshakeError, HandshakeMessage, Hello, Limit, Mode, PREFIX_LEN, Purpose, Refusal, StreamId},
     parameters::TransportParameters,
     secret::Secret,
     security::{Identity, Security, TlsClient, TlsServer},
@@ -179,8 +179,8 @@ async fn a_flood_of_tls_hellos_is_told_to_try_again() {
 async fn is_busy_after(listener: &CeleritasListener, mode: Mode, hellos: usize) -> bool {
     let parameters = TransportParameters { longest_chunk: 1, window: 1 };
     let (purpose, stream) = (Purpose::Open, StreamId([1; 16]));
-    let hello = Message::Hello(Hello { mode, purpose, stream, lane: 0, lanes: 1, parameters, nonce: [1; 32] });
-    let refused = Message::Refused(Refusal::Busy(Limit::PeerTlsRate)).encode();
+    let hello = HandshakeMessage::Hello(Hello { mode, purpose, stream, lane: 0, lanes: 1, parameters, nonce: [1; 32] });
+    let refused = HandshakeMessage::Refused(Refusal::Busy(Limit::PeerTlsRate)).encode();
     for _ in 0..hellos {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((Ipv4Addr::new(127, 0, 16, 1), 0).into()).unwrap();

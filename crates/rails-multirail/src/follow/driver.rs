@@ -110,7 +110,7 @@ async fn follow(
             // Changes that came together are one.
             Ok(true) => machine = described(monitor.snapshot().topology.clone()),
             Ok(false) => {}
-            Err(error) => return set.following().tell(None, RailEventKind::Ended { error }),
+            Err(error) => return set.following().publish(None, RailEventKind::Ended { error }),
         }
         // Claims change without an event, so a move that is due is planned once more.
         look(&mut follower, &set, &machine);
@@ -135,7 +135,7 @@ async fn next_change(changes: &mut Changes) -> Result<bool, String> {
 async fn carry_out(rails: &Rails, monitor: &Monitor, follower: &mut Follower, step: Step) {
     let following = rails.following();
     match step {
-        Step::Unmet { rail, reason } => following.tell(Some(rail), RailEventKind::Unmet { reason }),
+        Step::Unmet { rail, reason } => following.publish(Some(rail), RailEventKind::Unmet { reason }),
         Step::Move { to, reasons } => {
             let from = rails[to.id].planned();
             let moved = rails.move_rail((*to).clone()).await;
@@ -145,7 +145,7 @@ async fn carry_out(rails: &Rails, monitor: &Monitor, follower: &mut Follower, st
                 Ok(placement) => RailEventKind::Moved { from, to, reasons, placement },
                 Err(error) => RailEventKind::NotMoved { to, reasons, error: Arc::new(error) },
             };
-            following.tell(Some(rail), kind);
+            following.publish(Some(rail), kind);
         }
         Step::PutBack { interrupt, cpus, found } => {
             monitor.expect_interrupt(interrupt, cpus.clone());
@@ -158,7 +158,7 @@ async fn carry_out(rails: &Rails, monitor: &Monitor, follower: &mut Follower, st
                 Ok(false) => return,
                 Err(error) => RailEventKind::InterruptNotPutBack { interrupt, found, error: with_causes(&error) },
             };
-            following.tell(None, kind);
+            following.publish(None, kind);
         }
     }
 }
@@ -205,7 +205,7 @@ impl Drop for PanicWatch<'_> {
             && let Some(rails) = self.0.upgrade()
         {
             let error = "the thread that follows the machine has panicked".to_owned();
-            rails.following().tell(None, RailEventKind::Ended { error });
+            rails.following().publish(None, RailEventKind::Ended { error });
         }
     }
 }

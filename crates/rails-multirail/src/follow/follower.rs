@@ -33,15 +33,15 @@ pub(super) struct Follower {
 struct FollowedRail {
     present: PlannedRail,
     /// The move that the rail waits for.
-    wish: Option<Wish>,
+    pending: Option<PendingMove>,
     /// No move to a better place before this time.
     rests_until: Option<Instant>,
     /// The latest reported reason for which the rail could not move.
-    told: Option<String>,
+    reported: Option<String>,
 }
 
 #[derive(Debug)]
-struct Wish {
+struct PendingMove {
     to: PlannedRail,
     reasons: Vec<String>,
     due: Instant,
@@ -79,7 +79,7 @@ impl Follower {
         machine: &Topology,
         options: FollowOptions,
     ) -> Self {
-        let rail = |present| FollowedRail { present, wish: None, rests_until: None, told: None };
+        let rail = |present| FollowedRail { present, pending: None, rests_until: None, reported: None };
         let rails = present.into_iter().map(rail).collect();
         let mut follower = Self { request, options, rails, interrupts: BTreeMap::new(), steps: VecDeque::new() };
         follower.note_interrupts(machine);
@@ -100,7 +100,7 @@ impl Follower {
         match replan_rails(&self.after_putting_back(machine), &self.request, &present) {
             Ok(planned) => {
                 for (rail, again) in self.rails.iter_mut().zip(planned) {
-                    if let Some(reason) = rail.is_news(again.unmet) {
+                    if let Some(reason) = rail.unreported(again.unmet) {
                         self.steps.push_back(Step::Unmet { rail: again.planned.id, reason });
                     }
                     let wished = if !again.reasons.is_empty() {
@@ -111,20 +111,20 @@ impl Follower {
                     } else {
                         None
                     };
-                    rail.wish = wished.map(|(to, reasons, is_urgent)| {
+                    rail.pending = wished.map(|(to, reasons, is_urgent)| {
                         let due = rail.due(now, &to, is_urgent, &self.options);
                         let has_failed = rail.has_failed(&to);
-                        Wish { to, reasons, due, has_failed }
+                        PendingMove { to, reasons, due, has_failed }
                     });
                 }
                 self.make_way();
             }
             Err(error) => {
                 for rail in &mut self.rails {
-                    if let Some(reason) = rail.is_news(Some(error.to_string())) {
+                    if let Some(reason) = rail.unreported(Some(error.to_string())) {
                         self.steps.push_back(Step::Unmet { rail: rail.present.id, reason });
                     }
-                    rail.wish = None;
+                    rail.pending = None;
                 }
             }
         }
@@ -135,13 +135,13 @@ impl Follower {
     fn make_way(&mut self) {
         for later in (1..self.rails.len()).rev() {
             let (before, after) = self.rails.split_at_mut(later);
-            let Some(wish) = &after[0].wish else { continue };
+            let Some(pending) = &after[0].pending else { continue };
             for rail in before {
                 let leaves = |to: &PlannedRail| rail.present.cpus().difference(&to.cpus());
-                if let Some(own) = rail.wish.as_mut().filter(|own| !own.has_failed)
-                    && leaves(&own.to).intersects(&wish.to.cpus())
+                if let Some(own) = rail.pending.as_mut().filter(|own| !own.has_failed)
+                    && leaves(&own.to).intersects(&pending.to.cpus())
                 {
-                    own.due = own.due.min(wish.due);
+                    own.due = own.due.min(pending.due);
                 }
             }
         }
@@ -153,8 +153,8 @@ impl Follower {
             return Some(step);
         }
         for rail in &mut self.rails {
-            if let Some(wish) = rail.wish.take_if(|wish| wish.due <= now) {
-                return Some(Step::Move { to: Box::new(wish.to), reasons: wish.reasons });
+            if let Some(pending) = rail.pending.take_if(|pending| pending.due <= now) {
+                return Some(Step::Move { to: Box::new(pending.to), reasons: pending.reasons });
             }
         }
         let (number, interrupt) =
@@ -167,7 +167,7 @@ impl Follower {
 
     /// When [`poll`](Self::poll) has something next, if nothing changes before.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let moves = self.rails.iter().filter_map(|rail| Some(rail.wish.as_ref()?.due));
+        let moves = self.rails.iter().filter_map(|rail| Some(rail.pending.as_ref()?.due));
         moves.chain(self.interrupts.values().filter_map(|interrupt| interrupt.due)).min()
     }
 
@@ -177,10 +177,10 @@ impl Follower {
         rail.rests_until = Some(now + self.options.dwell);
         if has_moved {
             rail.present = to.clone();
-            rail.told = None;
+            rail.reported = None;
         } else {
             let due = now + self.options.dwell;
-            rail.wish = Some(Wish { to: to.clone(), reasons: reasons.to_vec(), due, has_failed: true });
+            rail.pending = Some(PendingMove { to: to.clone(), reasons: reasons.to_vec(), due, has_failed: true });
         }
     }
 
@@ -255,8 +255,8 @@ impl Follower {
 impl FollowedRail {
     /// The time of the rail's move. A move that is wished for already keeps its time.
     fn due(&self, now: Instant, to: &PlannedRail, is_urgent: bool, options: &FollowOptions) -> Instant {
-        if let Some(wish) = self.wish.as_ref().filter(|_| self.has_failed(to)) {
-            return wish.due;
+        if let Some(pending) = self.pending.as_ref().filter(|_| self.has_failed(to)) {
+            return pending.due;
         }
         // A thread whose CPU is gone runs anywhere already. A link may be back in a moment.
         let wait = match () {
@@ -266,21 +266,21 @@ impl FollowedRail {
         };
         let due = now + wait;
         let rested = self.rests_until.filter(|_| !is_urgent).map_or(due, |rests_until| rests_until.max(due));
-        match &self.wish {
-            Some(wish) if is_urgent || is_same_place(&wish.to, to) => wish.due.min(rested),
+        match &self.pending {
+            Some(pending) if is_urgent || is_same_place(&pending.to, to) => pending.due.min(rested),
             _ => rested,
         }
     }
 
     /// Whether a move there has failed, and waits to be tried again.
     fn has_failed(&self, to: &PlannedRail) -> bool {
-        self.wish.as_ref().is_some_and(|wish| wish.has_failed && is_same_place(&wish.to, to))
+        self.pending.as_ref().is_some_and(|pending| pending.has_failed && is_same_place(&pending.to, to))
     }
 
     /// The reason, unless it is the one reported last.
-    fn is_news(&mut self, unmet: Option<String>) -> Option<String> {
-        let is_news = unmet != self.told;
-        self.told.clone_from(&unmet);
+    fn unreported(&mut self, unmet: Option<String>) -> Option<String> {
+        let is_news = unmet != self.reported;
+        self.reported.clone_from(&unmet);
         unmet.filter(|_| is_news)
     }
 }

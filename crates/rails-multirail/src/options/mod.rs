@@ -1,16 +1,16 @@
 //! The options of streams and listeners.
 
+mod custom_policy;
 mod driver;
 mod limits;
-mod own_policy;
 
 use crate::{
     RailId, Security,
     error::{NoTransport, OptionError},
 };
+use custom_policy::CustomPolicy;
 pub use driver::Driver;
 pub use limits::Limits;
-use own_policy::OwnPolicy;
 use rails_net::{TcpTransport, Transport};
 use rails_proto::{
     Scheme,
@@ -57,7 +57,7 @@ impl PolicySource {
     fn build(&self) -> Box<dyn StripePolicy> {
         match self {
             Self::BuiltIn(policy) => policy.build(),
-            Self::Custom(make) => Box::new(OwnPolicy::new(make())),
+            Self::Custom(make) => Box::new(CustomPolicy::new(make())),
         }
     }
 }
@@ -109,7 +109,7 @@ impl StreamOptions {
     /// the policy under its lock, so the policy must not use streams: a call that would wait for
     /// that lock panics. [`Policy::Adaptive`] takes the place of a policy that has panicked.
     #[must_use]
-    pub fn own_policy(self, make: impl Fn() -> Box<dyn StripePolicy> + Send + Sync + 'static) -> Self {
+    pub fn custom_policy(self, make: impl Fn() -> Box<dyn StripePolicy> + Send + Sync + 'static) -> Self {
         Self { policy: PolicySource::Custom(Arc::new(make)), ..self }
     }
 

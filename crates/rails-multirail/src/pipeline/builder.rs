@@ -178,7 +178,9 @@ impl PipelineBuilder {
         let last = parts.described(name.into(), runtime);
         let stop = parts.signals.stop.clone();
         let make = move |output, end: StageEnd| {
-            runtime.spawn_local(move || async move { end.after(stop.ends(async { stage(output).await })).await })
+            runtime.spawn_local(move || async move {
+                end.after(stop.run_until_stopped(async { stage(output).await })).await
+            })
         };
         OpenPipeline { parts, last, make: Box::new(make) }
     }
@@ -201,7 +203,7 @@ impl<'r, T: Send + 'static> OpenPipeline<'r, T> {
     {
         let (parts, last, input) = self.join(name.into(), runtime, &link);
         let make = move |output, mut end: StageEnd| {
-            let Joined { input, end: receiver } = input;
+            let StageInput { input, end: receiver } = input;
             end.input = Some(receiver);
             runtime.spawn_local(move || async move { end.after(async { stage(input, output).await }).await })
         };
@@ -217,7 +219,7 @@ impl<'r, T: Send + 'static> OpenPipeline<'r, T> {
         let (mut parts, last, input) = self.join(name.into(), runtime, &link);
         let mut end = parts.end_of(&last);
         let start = move || {
-            let Joined { input, end: receiver } = input;
+            let StageInput { input, end: receiver } = input;
             end.input = Some(receiver);
             runtime.spawn_local(move || async move { end.after(async { stage(input).await }).await })
         };
@@ -227,7 +229,7 @@ impl<'r, T: Send + 'static> OpenPipeline<'r, T> {
     }
 
     /// Makes the channel from the last stage to one of that name, and gives the input of that.
-    fn join(self, name: String, runtime: &'r RailRuntime, link: &Link) -> (Parts<'r>, Described<'r>, Joined<T>) {
+    fn join(self, name: String, runtime: &'r RailRuntime, link: &Link) -> (Parts<'r>, Described<'r>, StageInput<T>) {
         let Self { mut parts, last: mut from, make } = self;
         let to = parts.described(name, runtime);
         parts.check_name(&to.meter.name, &from.meter.name);
@@ -257,12 +259,12 @@ impl<'r, T: Send + 'static> OpenPipeline<'r, T> {
         parts.stages.push(from);
         let end = receiver.end();
         let input = Input::new(receiver, to.meter.clone(), spin);
-        (parts, to, Joined { input, end })
+        (parts, to, StageInput { input, end })
     }
 }
 
 /// The input of a stage, and the handle that closes it.
-struct Joined<T> {
+struct StageInput<T> {
     input: Input<T>,
     end: ReceiverEnd,
 }
@@ -333,12 +335,12 @@ impl StageEnd {
         self.meter.start();
         let outcome = stage.await;
         // An input that is not dropped lives elsewhere, and nothing reads it for this stage any more.
-        let lives_elsewhere = outcome.is_ok() && !self.meter.has_read_all() && !self.meter.stopped_reading();
+        let lives_elsewhere = outcome.is_ok() && !self.meter.has_read_all() && !self.meter.has_stopped_reading();
         if lives_elsewhere && self.input.as_ref().is_some_and(|input| !input.close()) {
-            self.meter.stops_reading();
+            self.meter.mark_stopped_reading();
         }
         // A stage that makes do with a part of its input hands on a part too.
-        if outcome.is_ok() && !self.meter.stopped_reading() && !self.meter.neighbour_has_ended() {
+        if outcome.is_ok() && !self.meter.has_stopped_reading() && !self.meter.neighbour_has_ended() {
             self.ending = Ending::Finished;
         }
         outcome

@@ -110,13 +110,13 @@ pub(super) fn channel<T>(length: NonZeroUsize) -> (Sender<T>, Receiver<T>) {
 impl<T> Sender<T> {
     /// Sends an item if there is room.
     pub(super) fn try_send(&mut self, item: T) -> Result<(), NotSent<T>> {
-        if self.ends.refuse() {
+        if self.ends.is_refusing() {
             return Err(NotSent::Closed(item));
         }
         match self.ring.push(item) {
             Ok(()) => {
-                self.ends.receiver.signal.tell();
-                // The fence in `tell` is between the item and this look, as one is between the end and its drain:
+                self.ends.receiver.signal.notify();
+                // The fence in `notify` is between the item and this look, as one is between the end and its drain:
                 // one of the two sees the other.
                 if self.ends.receiver.is_closed() {
                     self.items.drain();
@@ -200,7 +200,7 @@ impl<T> Receiver<T> {
             return Some(item);
         }
         let item = self.items.pop(self.batch, &mut self.taken)?;
-        self.ends.sender.signal.tell();
+        self.ends.sender.signal.notify();
         Some(item)
     }
 }
@@ -213,10 +213,10 @@ impl SenderEnd {
             Ending::Broken => BROKEN,
         };
         self.0.sender.close(state);
-        self.0.receiver.signal.tell();
+        self.0.receiver.signal.notify();
         // A stage may have given its output to a task that waits.
-        self.0.sender.signal.tell();
-        self.0.closing.tell();
+        self.0.sender.signal.notify();
+        self.0.closing.notify();
     }
 }
 
@@ -232,8 +232,8 @@ impl ReceiverEnd {
 }
 
 impl Closing {
-    pub(super) fn has_come(&self) -> bool {
-        self.0.refuse()
+    pub(super) fn is_closed(&self) -> bool {
+        self.0.is_refusing()
     }
 
     /// Has the close of the receiver wake this task. Only one task waits.
@@ -244,14 +244,14 @@ impl Closing {
 
 impl Ends {
     /// Whether items are refused: the receiver has closed, or the sender's own end.
-    fn refuse(&self) -> bool {
+    fn is_refusing(&self) -> bool {
         self.receiver.is_closed() || self.sender.is_closed()
     }
 
     fn close_receiver(&self) {
         self.receiver.close(FINISHED);
-        self.sender.signal.tell();
-        self.closing.tell();
+        self.sender.signal.notify();
+        self.closing.notify();
     }
 }
 

@@ -251,7 +251,7 @@ fn an_end_wakes_a_sender_that_waits_for_it() {
         let waiting = thread::spawn(move || {
             block_on(poll_fn(|context| {
                 closing.wait(context.waker());
-                if closing.has_come() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+                if closing.is_closed() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
             }));
         });
         end.close();

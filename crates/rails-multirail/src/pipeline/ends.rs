@@ -109,7 +109,7 @@ impl<T> Input<T> {
 
     fn end(&mut self, ended: Ending) -> Result<Option<T>, Broken> {
         self.ended = Some(ended);
-        self.meter.reads_all();
+        self.meter.mark_read_all();
         match ended {
             Ending::Finished => Ok(None),
             Ending::Broken => {
@@ -123,12 +123,12 @@ impl<T> Input<T> {
 impl<T> Drop for Input<T> {
     fn drop(&mut self) {
         if self.receiver.is_at_end() {
-            self.meter.reads_all();
+            self.meter.mark_read_all();
         }
         // The buffers of the items are back before the pipeline ends.
         self.receiver.close();
         if !self.meter.has_read_all() {
-            self.meter.stops_reading();
+            self.meter.mark_stopped_reading();
         }
     }
 }
@@ -263,13 +263,13 @@ impl<T> Output<T> {
 
 /// A buffer if one is free, as long as an item can be sent.
 fn take(closing: &Closing, buffers: &Buffers) -> Option<Result<Buffer, Closed>> {
-    if closing.has_come() { Some(Err(Closed)) } else { buffers.pool.take().map(Ok) }
+    if closing.is_closed() { Some(Err(Closed)) } else { buffers.pool.take().map(Ok) }
 }
 
 /// As `take`; besides, a buffer that comes back wakes the task, and so does the end of the channel.
 fn poll_take(context: &mut Context<'_>, closing: &Closing, buffers: &Buffers) -> Poll<Result<Buffer, Closed>> {
     closing.wait(context.waker());
-    if closing.has_come() { Poll::Ready(Err(Closed)) } else { buffers.pool.poll_take(context).map(Ok) }
+    if closing.is_closed() { Poll::Ready(Err(Closed)) } else { buffers.pool.poll_take(context).map(Ok) }
 }
 
 impl Spin {

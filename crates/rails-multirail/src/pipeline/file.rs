@@ -3,7 +3,7 @@
 
 use super::{Buffer, NoBuffer, Output};
 use crate::{
-    aside::{Aside, Threads},
+    blocking::{BlockingPool, BlockingTask},
     runtime::TaskError,
 };
 use nix::libc::{O_DIRECT, O_NONBLOCK};
@@ -54,7 +54,7 @@ use std::{
 /// ```
 #[derive(Debug)]
 pub struct FileFrames {
-    file: Arc<Opened>,
+    file: Arc<OpenedFile>,
     frame_bytes: usize,
     count: u64,
     rest_bytes: usize,
@@ -65,9 +65,9 @@ pub struct FileFrames {
     next: u64,
     /// The failure that ends the frames, until the caller gets it.
     failure: Option<FileError>,
-    threads: Threads,
+    threads: BlockingPool,
     /// The reads, the oldest first.
-    under_way: VecDeque<Aside<Result<Buffer, FileError>>>,
+    under_way: VecDeque<BlockingTask<Result<Buffer, FileError>>>,
 }
 
 /// How the bytes of frames are read.
@@ -151,7 +151,7 @@ pub enum FileError {
 
 /// A file, and its name for errors.
 #[derive(Debug)]
-struct Opened {
+struct OpenedFile {
     file: File,
     path: PathBuf,
 }
@@ -196,7 +196,7 @@ impl FileFrames {
             Err(reason) => (cached, Reading::Cached { reason }),
         };
         Ok(Self {
-            file: Arc::new(Opened { file, path }),
+            file: Arc::new(OpenedFile { file, path }),
             frame_bytes,
             count,
             rest_bytes: usize::try_from(rest).expect("it is less than a frame"),
@@ -205,7 +205,7 @@ impl FileFrames {
             repeats: false,
             next: 0,
             failure: None,
-            threads: Threads::new("rails-read".to_owned(), || ()),
+            threads: BlockingPool::new("rails-read".to_owned(), || ()),
             under_way: VecDeque::new(),
         })
     }
@@ -304,7 +304,7 @@ impl FileFrames {
     }
 }
 
-impl Opened {
+impl OpenedFile {
     fn read(&self, frame: u64, mut buffer: Buffer) -> Result<Buffer, FileError> {
         let bytes = buffer.len();
         let offset = frame * bytes as u64;
@@ -326,7 +326,7 @@ fn on<R>(cpus: Result<CpuSet, BindError>, read: impl FnOnce() -> R) -> R {
 }
 
 /// The result of the oldest read, which the caller takes off.
-async fn oldest<R>(under_way: &mut VecDeque<Aside<R>>) -> Result<R, TaskError> {
+async fn oldest<R>(under_way: &mut VecDeque<BlockingTask<R>>) -> Result<R, TaskError> {
     match under_way.front_mut() {
         Some(read) => read.await,
         None => pending().await,

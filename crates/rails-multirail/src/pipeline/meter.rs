@@ -54,7 +54,7 @@ struct Waits {
     word: AtomicU64,
     /// The greatest sum that was read: a thread that is held up between reading the clock and
     /// writing the word writes a smaller one.
-    told: AtomicU64,
+    max_read: AtomicU64,
 }
 
 /// The cause of a wait.
@@ -66,7 +66,7 @@ pub(super) enum Wait {
 }
 
 /// A wait that goes on; dropping it ends it.
-pub(super) struct Waiting<'m> {
+pub(super) struct WaitGuard<'m> {
     meter: &'m Meter,
     wait: Wait,
 }
@@ -131,7 +131,7 @@ impl Meter {
         self.neighbour_ended.load(Acquire)
     }
 
-    pub(super) fn reads_all(&self) {
+    pub(super) fn mark_read_all(&self) {
         self.has_read_all.store(true, Release);
     }
 
@@ -140,19 +140,19 @@ impl Meter {
     }
 
     /// Notes the stop, and has the joiner look.
-    pub(super) fn stops_reading(&self) {
+    pub(super) fn mark_stopped_reading(&self) {
         self.has_stopped_reading.store(true, Release);
         self.joiner.wake();
     }
 
-    pub(super) fn stopped_reading(&self) -> bool {
+    pub(super) fn has_stopped_reading(&self) -> bool {
         self.has_stopped_reading.load(Acquire)
     }
 
     /// Begins a wait.
-    pub(super) fn wait(&self, wait: Wait) -> Waiting<'_> {
+    pub(super) fn wait(&self, wait: Wait) -> WaitGuard<'_> {
         self.waits(wait).begin(wait, self.now());
-        Waiting { meter: self, wait }
+        WaitGuard { meter: self, wait }
     }
 
     fn waits(&self, wait: Wait) -> &Waits {
@@ -226,7 +226,7 @@ impl Meter {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         self.meter.waits(self.wait).end(self.meter.now());
     }
@@ -234,7 +234,7 @@ impl Drop for Waiting<'_> {
 
 impl Waits {
     fn new() -> Self {
-        Self { word: AtomicU64::new(0), told: AtomicU64::new(0) }
+        Self { word: AtomicU64::new(0), max_read: AtomicU64::new(0) }
     }
 
     /// Only the end's task calls this, and [`end`](Self::end). A wait whose future was leaked ends
@@ -266,7 +266,7 @@ impl Waits {
             if again == word {
                 let wait = Self::wait_of(word);
                 let sum = if wait.is_some() { word.wrapping_add(now) & NANOS } else { word };
-                return (self.told.fetch_max(sum, AcqRel).max(sum), wait);
+                return (self.max_read.fetch_max(sum, AcqRel).max(sum), wait);
             }
             word = again;
         }

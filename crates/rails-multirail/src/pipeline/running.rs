@@ -185,7 +185,7 @@ impl RunningPipeline {
         }
         for stage in self.unended().collect::<Vec<_>>() {
             // A stage that has dropped its input and goes on is the cause of the failures before it.
-            self.aborted[stage] = Some(HadStopped(self.meters[stage].stopped_reading()));
+            self.aborted[stage] = Some(HadStopped(self.meters[stage].has_stopped_reading()));
             self.tasks[stage].abort();
         }
         // A stage that computes ends when it awaits. Waiting for it longer would be a hang.
@@ -221,7 +221,7 @@ impl RunningPipeline {
 
     /// Whether a stage has failed, or stopped reading.
     fn is_bad(&self, stage: usize) -> bool {
-        self.meters[stage].stopped_reading() || !matches!(self.outcomes[stage], None | Some(Ok(Ok(()))))
+        self.meters[stage].has_stopped_reading() || !matches!(self.outcomes[stage], None | Some(Ok(Ok(()))))
     }
 
     /// The failure that came first, and not because a stage beside it had ended, or was aborted.
@@ -253,7 +253,7 @@ impl StopHandle {
     }
 
     /// Runs the source, until it ends or is stopped.
-    pub(super) async fn ends(
+    pub(super) async fn run_until_stopped(
         self,
         source: impl Future<Output = Result<(), Box<dyn Error + Send + Sync>>>,
     ) -> Result<(), Box<dyn Error + Send + Sync>> {

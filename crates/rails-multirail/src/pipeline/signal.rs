@@ -10,8 +10,8 @@ use std::task::Waker;
 /// Wakes one task, from any thread; it costs no atomic change while the task is awake.
 ///
 /// The task calls [`wait`](Self::wait) and then looks once more whether its wait is over. Other
-/// threads first change the state on which the wait depends, and then [`tell`](Self::tell). A fence
-/// on both sides makes one of the two see the other (Dekker).
+/// threads first change the state on which the wait depends, and then [`notify`](Self::notify). A
+/// fence on both sides makes one of the two see the other (Dekker).
 #[derive(Debug)]
 pub(super) struct Signal {
     is_waiting: AtomicBool,
@@ -31,7 +31,7 @@ impl Signal {
     }
 
     /// Wakes the task if it waits.
-    pub(super) fn tell(&self) {
+    pub(super) fn notify(&self) {
         fence(SeqCst);
         if self.is_waiting.load(Relaxed) && self.is_waiting.swap(false, AcqRel) {
             self.waker.wake();

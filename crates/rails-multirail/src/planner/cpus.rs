@@ -36,9 +36,9 @@ struct NicPlace<'a> {
 }
 
 /// The criteria by which a CPU is sought.
-pub(super) struct Sought<'s> {
+pub(super) struct CpuQuery<'s> {
     /// The place of each of the rail's devices.
-    pub(super) near: Vec<Place>,
+    pub(super) near: Vec<DevicePlace>,
     /// The CPUs that serve the NIC's interrupts, as far as they are known.
     pub(super) serving: CpuSet,
     /// The NICs whose interrupts these are.
@@ -59,7 +59,7 @@ pub(super) struct Sought<'s> {
 
 /// The place of a device.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct DevicePlace {
     pub(super) device: String,
     /// The CPUs beside it; `None` is unknown.
     pub(super) cpus: Option<CpuSet>,
@@ -157,7 +157,7 @@ impl<'a> Cpus<'a> {
     /// The candidates among `within`, or among all; if `exclusive`, those on cores without a rail.
     pub(super) fn candidates(
         &self,
-        sought: &Sought<'_>,
+        sought: &CpuQuery<'_>,
         within: Option<&CpuSet>,
         exclusive: bool,
         occupancy: &Occupancy,
@@ -193,7 +193,7 @@ impl<'a> Cpus<'a> {
 
     /// The distance of each node from the nearest node of a place; the largest number if it is
     /// unknown.
-    fn distances(&self, from: &Place) -> Vec<(NodeId, u64)> {
+    fn distances(&self, from: &DevicePlace) -> Vec<(NodeId, u64)> {
         let Some(from) = &from.cpus else { return Vec::new() };
         let nodes = self.topology.nodes();
         let from: Vec<NodeId> = nodes.iter().filter(|node| node.cpus.intersects(from)).map(|node| node.id).collect();
@@ -248,7 +248,7 @@ impl<'a> Cpus<'a> {
 
 /// A search for a CPU, with the figures that are the same for all candidates.
 struct Search<'s> {
-    sought: &'s Sought<'s>,
+    sought: &'s CpuQuery<'s>,
     occupancy: &'s Occupancy,
     /// The NICs of the rail.
     own: Vec<&'s NicPlace<'s>>,

@@ -2,12 +2,12 @@
 
 use super::{
     DeviceKind, PlanError, PlannedDevice,
-    cpus::{Place, serving_cpus},
+    cpus::{DevicePlace, serving_cpus},
 };
 use rails_topo::{BlockDevice, CpuSet, Gpu, Locality, Nic, NicKind, Topology};
 
 /// A part of a rail that a name stands for.
-pub(super) enum Named<'a> {
+pub(super) enum NamedPart<'a> {
     Nic(&'a Nic),
     Gpu(&'a Gpu),
     Disk(&'a BlockDevice),
@@ -15,7 +15,7 @@ pub(super) enum Named<'a> {
 
 /// The NIC, GPU or disk of that name. A NIC comes first, as the name of an interface is the more
 /// usual one.
-pub(super) fn named<'a>(topology: &'a Topology, name: &str) -> Result<Named<'a>, PlanError> {
+pub(super) fn named<'a>(topology: &'a Topology, name: &str) -> Result<NamedPart<'a>, PlanError> {
     let numbered = || name.strip_prefix("gpu").and_then(|digits| topology.gpus().get(digits.parse::<usize>().ok()?));
     let gpu = || topology.gpus().iter().find(|gpu| gpu.name == name).or_else(numbered);
     // A namespace of an NVMe controller: `nvme0` is `nvme0n1`.
@@ -24,8 +24,8 @@ pub(super) fn named<'a>(topology: &'a Topology, name: &str) -> Result<Named<'a>,
     };
     let disks = || topology.block_devices().iter();
     let disk = || disks().find(|disk| disk.name == name).or_else(|| disks().find(of_controller));
-    let nic = topology.nic(name).map(Named::Nic);
-    nic.or_else(|| gpu().map(Named::Gpu)).or_else(|| disk().map(Named::Disk)).ok_or_else(|| {
+    let nic = topology.nic(name).map(NamedPart::Nic);
+    nic.or_else(|| gpu().map(NamedPart::Gpu)).or_else(|| disk().map(NamedPart::Disk)).ok_or_else(|| {
         let nics = topology.nics().iter().map(|nic| nic.name.clone());
         let gpus = topology.gpus().iter().map(|gpu| gpu.name.clone());
         let disks = disks().map(|disk| disk.name.clone());
@@ -42,9 +42,9 @@ pub(super) fn carriers<'a>(topology: &'a Topology, nic: &'a Nic) -> Vec<&'a Nic>
 
 /// The places of the NICs that carry a rail's packets, and of its GPUs and disks. An interface
 /// without a device has none.
-pub(super) fn places(locality: &Locality<'_>, carriers: &[&Nic], devices: &[PlannedDevice]) -> Vec<Place> {
+pub(super) fn places(locality: &Locality<'_>, carriers: &[&Nic], devices: &[PlannedDevice]) -> Vec<DevicePlace> {
     let is_somewhere = |nic: &&&Nic| nic.kind == NicKind::Device || nic.node.is_some() || nic.local_cpus.is_some();
-    let place = |name: &str, cpus| Place { device: name.to_owned(), cpus };
+    let place = |name: &str, cpus| DevicePlace { device: name.to_owned(), cpus };
     let nics = carriers.iter().filter(is_somewhere).map(|nic| place(&nic.name, locality.cpus_beside(*nic)));
     let topology = locality.topology();
     let other = |device: &PlannedDevice| {

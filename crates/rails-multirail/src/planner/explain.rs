@@ -4,9 +4,9 @@ use super::{
     Capacity, DeviceKind, LocalEnd, PlannedDevice, PlannedRail,
     addresses::Lane,
     capacity::capacity,
-    cpus::{Candidate, FromInterrupt, Place, Sought},
+    cpus::{Candidate, CpuQuery, DevicePlace, FromInterrupt},
     exclusive::NicShare,
-    lanes::{Memory, PlacedLane},
+    lanes::{MemoryChoice, PlacedLane},
     problem::Problem,
     rail_plan::{exclusive_resources, plural},
     resolve::ResolvedRail,
@@ -146,7 +146,7 @@ fn describe_devices(devices: &[PlannedDevice]) -> impl Iterator<Item = String> {
 }
 
 /// The chosen CPU, and the reasons for it.
-fn describe_cpu(best: &Candidate, usable: usize, sought: &Sought<'_>) -> String {
+fn describe_cpu(best: &Candidate, usable: usize, sought: &CpuQuery<'_>) -> String {
     let serving = &sought.serving;
     let mut because = describe_places(best, &sought.near);
     match best.from_interrupt {
@@ -181,9 +181,9 @@ fn describe_cpu(best: &Candidate, usable: usize, sought: &Sought<'_>) -> String 
 }
 
 /// The devices that the CPU is near, and those that it is far from.
-fn describe_places(best: &Candidate, places: &[Place]) -> Vec<String> {
-    let told = |place: &&Place| Some(format!("{} (CPUs {})", place.device, place.cpus.as_ref()?));
-    let is_near = |place: &&Place| place.cpus.as_ref().is_some_and(|cpus| cpus.contains(best.cpu));
+fn describe_places(best: &Candidate, places: &[DevicePlace]) -> Vec<String> {
+    let told = |place: &&DevicePlace| Some(format!("{} (CPUs {})", place.device, place.cpus.as_ref()?));
+    let is_near = |place: &&DevicePlace| place.cpus.as_ref().is_some_and(|cpus| cpus.contains(best.cpu));
     let near: Vec<String> = places.iter().filter(is_near).filter_map(|place| told(&place)).collect();
     let far: Vec<String> = places.iter().filter(|place| !is_near(place)).filter_map(|place| told(&place)).collect();
     let unknown = places.iter().filter(|place| place.cpus.is_none());
@@ -198,16 +198,16 @@ fn describe_places(best: &Candidate, places: &[Place]) -> Vec<String> {
 }
 
 /// The node of a rail's memory, if anything is bound.
-fn describe_memory(topology: &Topology, memory: Memory, cpu: CpuId) -> Option<String> {
+fn describe_memory(topology: &Topology, memory: MemoryChoice, cpu: CpuId) -> Option<String> {
     Some(match memory {
-        Memory::Unbound => return None,
-        Memory::Asked(node) => format!("memory from node {node}, as was asked for"),
-        Memory::Unwanted => "memory from anywhere, as was asked for".to_owned(),
-        Memory::Nearest(Some(node)) => format!("memory from node {node}: the nearest to CPU {cpu}"),
-        Memory::Nearest(None) if topology.nodes().is_empty() => {
+        MemoryChoice::Unbound => return None,
+        MemoryChoice::Asked(node) => format!("memory from node {node}, as was asked for"),
+        MemoryChoice::Unwanted => "memory from anywhere, as was asked for".to_owned(),
+        MemoryChoice::Nearest(Some(node)) => format!("memory from node {node}: the nearest to CPU {cpu}"),
+        MemoryChoice::Nearest(None) if topology.nodes().is_empty() => {
             "memory from anywhere: the machine shows no NUMA nodes".to_owned()
         }
-        Memory::Nearest(None) => {
+        MemoryChoice::Nearest(None) => {
             format!("memory from anywhere: which node is the nearest to CPU {cpu} is not known")
         }
     })

@@ -2,7 +2,7 @@
 
 use super::{
     BindingKind, Need, PlanError, PlannedRail, RejectedCpus, Which,
-    cpus::{self, Candidate, Place, Sought},
+    cpus::{self, Candidate, CpuQuery, DevicePlace},
     nics::why_not,
     occupancy::Occupancy,
     problem::Problem,
@@ -18,19 +18,19 @@ pub(super) struct PlacedLane<'a> {
     pub(super) rail: ResolvedRail<'a>,
     pub(super) chosen: Candidate,
     /// The criteria by which the CPU was sought.
-    pub(super) sought: Sought<'a>,
+    pub(super) sought: CpuQuery<'a>,
     /// The number of CPUs among which it was chosen.
     pub(super) usable: usize,
     /// The CPUs that may be used of those that the request asks for, if it does.
     pub(super) asked: Option<CpuSet>,
-    pub(super) memory: Memory,
+    pub(super) memory: MemoryChoice,
     /// The CPUs that the rail did not get; empty for one that is bound to none.
     pub(super) rejected: Vec<RejectedCpus>,
 }
 
 /// The memory of a rail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Memory {
+pub(super) enum MemoryChoice {
     /// The request binds nothing.
     Unbound,
     /// The request names the node.
@@ -59,7 +59,7 @@ impl<'a> PlacedLane<'a> {
     }
 }
 
-impl Memory {
+impl MemoryChoice {
     /// The node that the memory is bound to.
     pub(super) fn node(self) -> Option<NodeId> {
         match self {
@@ -79,7 +79,7 @@ impl<'p> Present<'p> {
     }
 
     /// Whether the rail may have the CPU.
-    pub(super) fn allows(self, sought: &Sought<'_>, candidate: &Candidate) -> bool {
+    pub(super) fn allows(self, sought: &CpuQuery<'_>, candidate: &Candidate) -> bool {
         !matches!(self, Self::Kept(_)) || sought.present.contains(candidate.cpu)
     }
 }
@@ -109,7 +109,7 @@ pub(super) fn place_lane<'a>(
     present: Present<'_>,
 ) -> Result<PlacedLane<'a>, PlanError> {
     check_request(problem, &rail)?;
-    let sought = sought_for_lane(problem, &rail, present);
+    let sought = query_for_lane(problem, &rail, present);
     let asked = asked_cpus(problem, &rail)?;
     let mut candidates = problem.cpus().candidates(&sought, asked.as_ref(), problem.request().exclusive, occupancy);
     // An affinity that no candidate has is refused below.
@@ -172,7 +172,7 @@ fn hidden(problem: &Problem<'_>, nic: &Nic, reason: &str) -> PlanError {
     PlanError::Hidden { name: nic.name.clone(), reason: reason.to_owned(), position }
 }
 
-fn sought_for_lane<'a>(problem: &Problem<'_>, rail: &ResolvedRail<'a>, present: Present<'_>) -> Sought<'a> {
+fn query_for_lane<'a>(problem: &Problem<'_>, rail: &ResolvedRail<'a>, present: Present<'_>) -> CpuQuery<'a> {
     let request = problem.request();
     let mut near = rail.places.clone();
     if let Some(asked) = asked_node(rail)
@@ -180,9 +180,9 @@ fn sought_for_lane<'a>(problem: &Problem<'_>, rail: &ResolvedRail<'a>, present: 
     {
         let nodes = problem.topology().nodes();
         let node = nodes.iter().find(|node| node.id == asked && !node.cpus.is_empty());
-        near.extend(node.map(|node| Place { device: format!("node {asked}"), cpus: Some(node.cpus.clone()) }));
+        near.extend(node.map(|node| DevicePlace { device: format!("node {asked}"), cpus: Some(node.cpus.clone()) }));
     }
-    Sought {
+    CpuQuery {
         near,
         serving: rail.serving.clone(),
         nics: rail.carriers.iter().map(|nic| nic.name.as_str()).collect(),
@@ -232,9 +232,9 @@ fn lane_name(rail: &ResolvedRail<'_>) -> String {
     name.unwrap_or_else(|| format!("rail {}", rail.id))
 }
 
-fn memory(problem: &Problem<'_>, rail: &ResolvedRail<'_>, nearest: Option<NodeId>) -> Result<Memory, PlanError> {
+fn memory(problem: &Problem<'_>, rail: &ResolvedRail<'_>, nearest: Option<NodeId>) -> Result<MemoryChoice, PlanError> {
     if !rail.binding.is_bound() {
-        return Ok(Memory::Unbound);
+        return Ok(MemoryChoice::Unbound);
     }
     if let Some(node) = asked_node(rail) {
         let topology = problem.topology();
@@ -242,10 +242,10 @@ fn memory(problem: &Problem<'_>, rail: &ResolvedRail<'_>, nearest: Option<NodeId
         if !(is_known && topology.allowed_nodes().contains(node)) {
             return Err(PlanError::NoSuchNode { node, allowed: topology.allowed_nodes().clone() });
         }
-        return Ok(Memory::Asked(node));
+        return Ok(MemoryChoice::Asked(node));
     }
     let is_unwanted = problem.request().affinities.memory == Need::Unwanted;
-    Ok(if is_unwanted { Memory::Unwanted } else { Memory::Nearest(nearest) })
+    Ok(if is_unwanted { MemoryChoice::Unwanted } else { MemoryChoice::Nearest(nearest) })
 }
 
 /// The CPUs that were no candidates.

@@ -2,7 +2,7 @@
 
 use super::{
     Need, PlanError, RejectedCpus,
-    cpus::{Candidate, Sought},
+    cpus::{Candidate, CpuQuery},
     problem::Problem,
 };
 use crate::RailId;
@@ -48,7 +48,7 @@ pub(super) fn keep_required(
 pub(super) fn check_affinities(
     problem: &Problem<'_>,
     rail: RailId,
-    sought: &Sought<'_>,
+    sought: &CpuQuery<'_>,
     best: &Candidate,
     node: Option<NodeId>,
 ) -> Result<(), PlanError> {

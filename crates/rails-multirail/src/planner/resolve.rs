@@ -3,8 +3,8 @@
 use super::{
     Binding, LocalEnd, Part, PlanError, PlannedDevice, PlannedRail, RailWish, RejectedNic, Which,
     addresses::{Lane, UsedLane, has_address, loopback_address, next_lane, reaches},
-    cpus::Place,
-    devices::{Named, carriers, named, places, serving},
+    cpus::DevicePlace,
+    devices::{NamedPart, carriers, named, places, serving},
     nics::{ChosenNics, choose_nics},
     problem::Problem,
 };
@@ -25,7 +25,7 @@ pub(super) struct ResolvedRail<'a> {
     /// The NICs that carry the lane's packets.
     pub(super) carriers: Vec<&'a Nic>,
     /// The places of these NICs and of the devices.
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<DevicePlace>,
     /// The CPUs that serve the interrupts of these NICs, as far as they are known.
     pub(super) serving: CpuSet,
 }
@@ -130,9 +130,9 @@ impl<'r, 'a> Resolver<'r, 'a> {
                 Part::Routed(address) => lanes.add(self.id, self.lane_routed(*address)?)?,
                 Part::Cores(_) => {}
                 Part::Named(name) => match named(self.problem.topology(), name)? {
-                    Named::Nic(nic) => lanes.add(self.id, next_lane(self.earlier, nic))?,
-                    Named::Gpu(gpu) => add_device(gpu.into())?,
-                    Named::Disk(disk) => add_device(disk.into())?,
+                    NamedPart::Nic(nic) => lanes.add(self.id, next_lane(self.earlier, nic))?,
+                    NamedPart::Gpu(gpu) => add_device(gpu.into())?,
+                    NamedPart::Disk(disk) => add_device(disk.into())?,
                 },
             }
         }

@@ -2,7 +2,7 @@
 
 use super::{
     PlanError,
-    cpus::{Candidate, Place, Sought},
+    cpus::{Candidate, CpuQuery, DevicePlace},
     lanes::{PlacedLane, Present, too_few_cores},
     occupancy::Occupancy,
     problem::Problem,
@@ -61,7 +61,7 @@ pub(super) fn place_tasks_of<'a>(
     occupancy: &Occupancy,
     present: Present<'_>,
 ) -> Result<PlacedRail<'a>, PlanError> {
-    let sought = sought_for_tasks(problem, &lane, present);
+    let sought = query_for_tasks(problem, &lane, present);
     let mut cores = problem.cpus().core_of(lane.chosen.cpu);
     let mut tasks = Vec::new();
     for _ in 1..lane.rail.cores {
@@ -74,12 +74,12 @@ pub(super) fn place_tasks_of<'a>(
     Ok(PlacedRail { lane, tasks, cores })
 }
 
-fn sought_for_tasks(problem: &Problem<'_>, lane: &PlacedLane<'_>, present: Present<'_>) -> Sought<'static> {
+fn query_for_tasks(problem: &Problem<'_>, lane: &PlacedLane<'_>, present: Present<'_>) -> CpuQuery<'static> {
     let mut near = lane.rail.places.clone();
     // Among the CPUs that are as near to the devices, those on the lane's node come first.
     let own_node = problem.topology().node_of_cpu(lane.chosen.cpu).map(|node| node.cpus.clone());
-    near.push(Place { device: "the lane".to_owned(), cpus: own_node });
-    Sought {
+    near.push(DevicePlace { device: "the lane".to_owned(), cpus: own_node });
+    CpuQuery {
         near,
         serving: lane.rail.serving.clone(),
         nics: Vec::new(),

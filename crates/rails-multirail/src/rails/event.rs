@@ -92,10 +92,10 @@ impl fmt::Display for RailEvent {
             }
             RailEventKind::Unmet { reason } => write!(f, "stays where it is: {reason}"),
             RailEventKind::InterruptPutBack { interrupt, found, cpus } => {
-                write!(f, "interrupt {interrupt} put back to CPUs {cpus} from {}", Cpus(found))
+                write!(f, "interrupt {interrupt} put back to CPUs {cpus} from {}", ShownCpus(found))
             }
             RailEventKind::InterruptNotPutBack { interrupt, found, error } => {
-                write!(f, "interrupt {interrupt} stays on CPUs {}: {error}", Cpus(found))
+                write!(f, "interrupt {interrupt} stays on CPUs {}: {error}", ShownCpus(found))
             }
             RailEventKind::Ended { error } => write!(f, "rails stay where they are from now on: {error}"),
         }
@@ -119,9 +119,9 @@ impl fmt::Display for ShownPlace<'_> {
     }
 }
 
-struct Cpus<'a>(&'a Option<CpuSet>);
+struct ShownCpus<'a>(&'a Option<CpuSet>);
 
-impl fmt::Display for Cpus<'_> {
+impl fmt::Display for ShownCpus<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(cpus) => cpus.fmt(f),

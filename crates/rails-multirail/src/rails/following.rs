@@ -49,7 +49,7 @@ impl Following {
         goes_on(&self.lock())
     }
 
-    pub(crate) fn tell(&self, rail: Option<RailId>, kind: RailEventKind) {
+    pub(crate) fn publish(&self, rail: Option<RailId>, kind: RailEventKind) {
         let event = RailEvent { at: SystemTime::now(), rail, kind };
         tracing::warn!("{event}");
         // Without a subscriber there is no need for it.

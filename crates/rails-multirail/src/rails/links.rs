@@ -8,13 +8,13 @@ use tokio::sync::broadcast::{Receiver, Sender, error::RecvError};
 /// Passes the changes of links to every stream of the same rails. A task of the first rail receives
 /// them, in the network namespace of its thread, from the first stream on.
 #[derive(Debug, Default)]
-pub(super) struct LinkChanges(OnceLock<Sender<Report>>);
+pub(super) struct LinkChanges(OnceLock<Sender<LinkReport>>);
 
 /// Changes of links; `None` if changes were missed.
-type Report = Option<Arc<[LinkChange]>>;
+type LinkReport = Option<Arc<[LinkChange]>>;
 
 /// One stream's subscription.
-pub(crate) struct LinkReports(Receiver<Report>);
+pub(crate) struct LinkReports(Receiver<LinkReport>);
 
 impl LinkChanges {
     /// The changes from now on. `runtime` receives them if none does so yet.
@@ -31,7 +31,7 @@ impl LinkChanges {
 impl LinkReports {
     /// The next changes; `None` if changes were missed. Waits for ever if links cannot be watched.
     /// Cancel safe.
-    pub(crate) async fn next(&mut self) -> Report {
+    pub(crate) async fn next(&mut self) -> LinkReport {
         match self.0.recv().await {
             Ok(report) => report,
             Err(RecvError::Lagged(_)) => None,
@@ -41,7 +41,7 @@ impl LinkReports {
 }
 
 /// Passes the kernel's reports on, as long as the rail runs.
-async fn pass_on(reports: Sender<Report>) {
+async fn pass_on(reports: Sender<LinkReport>) {
     match LinkWatch::new() {
         Ok(mut links) => loop {
             let report = match links.changed().await {

@@ -74,7 +74,7 @@ pub struct Rail {
     /// The runtimes of the rail's other cores.
     task_runtimes: Box<[RailRuntime]>,
     moves: AtomicU64,
-    place: Mutex<Place>,
+    place: Mutex<RailPlace>,
     /// The claims of each rail of the set, by number. The threads hold them, so that they end with
     /// the last thread.
     claims: Weak<[Mutex<Vec<Claim>>]>,
@@ -84,7 +84,7 @@ pub struct Rail {
 
 /// Where a rail is.
 #[derive(Debug)]
-struct Place {
+struct RailPlace {
     planned: Arc<PlannedRail>,
     /// The CPU of each task runtime.
     task_cpus: Vec<CpuId>,
@@ -424,7 +424,7 @@ impl Index<RailId> for Rails {
     }
 }
 
-impl Place {
+impl RailPlace {
     /// The CPU of each runtime.
     fn cpus(&self) -> Vec<CpuId> {
         cpus(&self.planned, &self.task_cpus)
@@ -445,7 +445,7 @@ impl Rail {
         let task_runtimes = others.map(|(number, cpu)| builder(format!("rail-{}.{number}", planned.id), cpu).build());
         let task_runtimes: Result<_, RuntimeError> = task_runtimes.collect();
         let task_cpus = planned.task_cpus.iter().collect();
-        let place = Place { planned: Arc::new(planned.clone()), task_cpus };
+        let place = RailPlace { planned: Arc::new(planned.clone()), task_cpus };
         Ok(Self {
             id: planned.id,
             runtime,
@@ -475,7 +475,7 @@ impl Rail {
         let is_moved = |runtime: &RailRuntime, old: CpuId, new: CpuId| {
             is_bound && (!was_bound || old != new || to.node != from.node || !is_bound_to(runtime, new))
         };
-        let mut way_back = WayBack { places: Vec::new() };
+        let mut way_back = MoveRollback { places: Vec::new() };
         for ((runtime, old), new) in self.runtimes().zip(old).zip(new) {
             if !is_moved(runtime, old, new) {
                 continue;
@@ -544,7 +544,7 @@ impl Rail {
         std::iter::once(&self.runtime).chain(&self.task_runtimes)
     }
 
-    fn place(&self) -> MutexGuard<'_, Place> {
+    fn place(&self) -> MutexGuard<'_, RailPlace> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -709,11 +709,11 @@ fn distinct(all: impl Iterator<Item = Unheld>) -> Vec<Unheld> {
 
 /// The former places of the threads of a move. Dropping it moves the threads back: the move has
 /// failed, or its future was dropped.
-struct WayBack<'a> {
+struct MoveRollback<'a> {
     places: Vec<(&'a RailRuntime, CpuSet, Option<MemoryPolicy>)>,
 }
 
-impl Drop for WayBack<'_> {
+impl Drop for MoveRollback<'_> {
     fn drop(&mut self) {
         for (runtime, cpus, policy) in self.places.drain(..) {
             if let Err(error) = runtime.begin_move(&cpus, policy) {

@@ -7,10 +7,10 @@ mod shutdown;
 mod task;
 mod task_error;
 
-use crate::{RailId, aside::Threads, last_work};
+use crate::{RailId, blocking::BlockingPool, last_work};
 use parking::Parking;
 pub use placement::Placement;
-use placement::{Beside, CurrentPlacement, Unbound, Wanted};
+use placement::{ComputePlacement, CurrentPlacement, Unbound, Wanted};
 use rails_bind::{
     BindError,
     claims::{Claim, ClaimError, Resource},
@@ -86,7 +86,7 @@ struct Running {
     placement: Arc<CurrentPlacement>,
     parking: Arc<Parking>,
     /// The threads for work that computes.
-    beside: Arc<Threads>,
+    blocking_pool: Arc<BlockingPool>,
     life: Arc<Life>,
     thread_id: std::thread::ThreadId,
     /// The sender whose drop stops the runtime, until the first call to stop.
@@ -98,7 +98,7 @@ struct Running {
 }
 
 /// The placement of a runtime's thread, its handle, and its threads for work that computes.
-type Built = (Placement, Handle, Arc<Threads>);
+type Built = (Placement, Handle, Arc<BlockingPool>);
 
 /// The time that the drop of a [`RailRuntime`], or of the last clone of [`Rails`](crate::Rails),
 /// waits at most.
@@ -277,7 +277,7 @@ impl RailRuntimeBuilder {
             .spawn(move || self.run(&report, stopped, own, &alive))
             .map_err(|refused| RuntimeError::Spawn { name: name.clone(), source: name_thread_limits(refused) })?;
         match built.recv() {
-            Ok(Ok((placement, handle, beside))) => {
+            Ok(Ok((placement, handle, blocking_pool))) => {
                 let thread_id = thread.thread().id();
                 let placement = Arc::new(CurrentPlacement::new(placement));
                 let (stop, thread) = (Mutex::new(Some(stop)), Mutex::new(Some(thread)));
@@ -288,7 +288,7 @@ impl RailRuntimeBuilder {
                     is_required,
                     placement,
                     parking,
-                    beside,
+                    blocking_pool,
                     life,
                     thread_id,
                     stop,
@@ -332,16 +332,16 @@ impl RailRuntimeBuilder {
         });
         match runtime {
             Ok((placement, runtime)) => {
-                let beside = Arc::new(Threads::new(format!("{}-io", self.name), move || freed.apply()));
-                let _ = report.send(Ok((placement, runtime.handle().clone(), Arc::clone(&beside))));
+                let blocking_pool = Arc::new(BlockingPool::new(format!("{}-io", self.name), move || freed.apply()));
+                let _ = report.send(Ok((placement, runtime.handle().clone(), Arc::clone(&blocking_pool))));
                 runtime.block_on(parking.until(stopped));
                 parking.detach();
                 alive.life.enter(Stage::Stopping);
-                beside.end();
+                blocking_pool.end();
                 // Dropping the runtime drops the tasks, and then waits for blocking work, without a limit: the
                 // limits are the waiting callers'.
                 drop(runtime);
-                beside.wait();
+                blocking_pool.wait();
             }
             Err(error) => {
                 let _ = report.send(Err(error));
@@ -503,8 +503,8 @@ impl RailRuntime {
                 make().await
             })
         };
-        let outer = self.shared.handle.spawn(async { task::Inner(local()).join().await });
-        RailTask::with_inner(outer, within)
+        let outer = self.shared.handle.spawn(async { task::LinkedTask(local()).join().await });
+        RailTask::with_linked(outer, within)
     }
 
     /// Runs a task on the rail, as [`spawn_local`](Self::spawn_local) does, and blocks the calling
@@ -552,7 +552,7 @@ impl RailRuntime {
         let [runtime, after] = [(); 2].map(|()| self.shared.handle.clone());
         let work = move || {
             let _inside = runtime.enter();
-            let _placed = Beside::of(&placement.get(), rail);
+            let _placed = ComputePlacement::of(&placement.get(), rail);
             work()
         };
         // A result may be the last clone of this runtime, which waits for the thread: its drop must not
@@ -561,7 +561,7 @@ impl RailRuntime {
             let _inside = after.enter();
             drop(result);
         };
-        RailTask::aside(self.shared.beside.run_or(work, unclaimed))
+        RailTask::blocking(self.shared.blocking_pool.run_or(work, unclaimed))
     }
 
     /// Whether the calling thread is the rail's own.
@@ -614,7 +614,7 @@ impl RailRuntime {
 
     /// Fails on threads that the rail's end waits for.
     fn refuse_own_threads(&self) -> Result<(), ShutdownError> {
-        if self.is_current() || Beside::is_of(self.shared.thread_id) {
+        if self.is_current() || ComputePlacement::is_of(self.shared.thread_id) {
             return Err(ShutdownError::OnTheRail { rail: self.shared.name.clone() });
         }
         Ok(())

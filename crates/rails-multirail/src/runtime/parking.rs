@@ -82,13 +82,13 @@ impl Parking {
 
     /// Notes that another thread is about to bind this one, which then runs no tasks until it is
     /// attached anew.
-    pub(super) fn about_to_move(&self) {
+    pub(super) fn suspend(&self) {
         self.moves.fetch_add(1, SeqCst);
     }
 
-    /// Takes [`about_to_move`](Self::about_to_move) back: the thread was not bound after all. It
+    /// Takes [`suspend`](Self::suspend) back: the thread was not bound after all. It
     /// may be asleep already, where no task would wake it.
-    pub(super) fn stays(&self) {
+    pub(super) fn resume(&self) {
         self.moves.fetch_sub(1, SeqCst);
         self.main.wake();
     }

@@ -93,7 +93,7 @@ fn unheld<T: Display>(property: Property, held: &Result<Outcome<T>, Unheld>) -> 
 }
 
 /// The binding of a blocking thread that has the placement of a rail, until this is dropped.
-pub(super) struct Beside {
+pub(super) struct ComputePlacement {
     // In this order: the reverse of that in which they were made.
     _memory: Option<MemoryGuard>,
     _cpus: Option<ThreadGuard>,
@@ -101,14 +101,14 @@ pub(super) struct Beside {
 
 thread_local! {
     /// The thread of the rail that this one computes beside.
-    static BESIDE: Cell<Option<ThreadId>> = const { Cell::new(None) };
+    static COMPUTES_FOR: Cell<Option<ThreadId>> = const { Cell::new(None) };
 }
 
-impl Beside {
+impl ComputePlacement {
     /// Gives the calling thread the CPUs and the memory policy of that placement, which is the
     /// thread `rail`'s. A closure that computes cannot be given back, so this logs errors.
     pub(super) fn of(placement: &Placement, rail: ThreadId) -> Self {
-        BESIDE.set(Some(rail));
+        COMPUTES_FOR.set(Some(rail));
         let logged = |error: BindError| tracing::warn!(%error, "a computation is not placed as its rail");
         let cpus = placement.cpus.as_ref().ok();
         let cpus = cpus.and_then(|cpus| thread::bind_current(cpus.got()).map_err(logged).ok());
@@ -120,27 +120,27 @@ impl Beside {
     /// Whether the calling thread computes beside that of a rail, which waits for it before it
     /// ends.
     pub(super) fn is_of(rail: ThreadId) -> bool {
-        BESIDE.get() == Some(rail)
+        COMPUTES_FOR.get() == Some(rail)
     }
 }
 
-impl Drop for Beside {
+impl Drop for ComputePlacement {
     fn drop(&mut self) {
-        BESIDE.set(None);
+        COMPUTES_FOR.set(None);
     }
 }
 
 /// The placement of a thread that may be moved.
 #[derive(Debug)]
 pub(super) struct CurrentPlacement {
-    state: Mutex<Placed>,
+    state: Mutex<PlacementState>,
     /// A copy of [`Placement::memory_node`] that is read without the lock; [`UNKNOWN`] if there is
     /// none.
     node: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Placed {
+struct PlacementState {
     placement: Arc<Placement>,
     /// The number of moves so far.
     moves: u64,
@@ -149,7 +149,7 @@ struct Placed {
 impl CurrentPlacement {
     pub(super) fn new(placement: Placement) -> Self {
         let node = AtomicU64::new(node_number(&placement));
-        Self { state: Mutex::new(Placed { placement: Arc::new(placement), moves: 0 }), node }
+        Self { state: Mutex::new(PlacementState { placement: Arc::new(placement), moves: 0 }), node }
     }
 
     pub(super) fn get(&self) -> Arc<Placement> {
@@ -166,10 +166,10 @@ impl CurrentPlacement {
     pub(super) fn bind(&self, cpus: &CpuSet, wanted: &Wanted, parking: &Parking) -> Result<u64, BindError> {
         // Under the lock, so that a former move that is completed just now does not undo it.
         let mut state = self.lock();
-        parking.about_to_move();
+        parking.suspend();
         let bound = thread::bind(state.placement.tid, cpus);
         let bound = bound.map(|guard| guard.keep().cpus.expect("CPUs were asked for"));
-        let cpus = wanted.held(Property::Cpus, bound).inspect_err(|_| parking.stays())?;
+        let cpus = wanted.held(Property::Cpus, bound).inspect_err(|_| parking.resume())?;
         self.node.store(UNKNOWN, Relaxed);
         let (tid, cpu) = (state.placement.tid, state.placement.cpu);
         let memory = Unheld::new(Property::MemoryPolicy, Cause::Pending);
@@ -192,7 +192,7 @@ impl CurrentPlacement {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Placed> {
+    fn lock(&self) -> MutexGuard<'_, PlacementState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

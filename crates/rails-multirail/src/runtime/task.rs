@@ -1,7 +1,7 @@
 //! A task on a rail.
 
 use super::TaskError;
-use crate::aside::{Aside, Canceller};
+use crate::blocking::{BlockingTask, Canceller};
 use std::{
     convert::Infallible,
     future::Future,
@@ -19,7 +19,7 @@ use tokio::{
 #[derive(Debug)]
 pub struct RailTask<T> {
     kind: Kind<T>,
-    /// Closed as soon as an [`Inner`] task of it has dropped its future.
+    /// Closed as soon as a [`LinkedTask`] of it has dropped its future.
     inner: Option<oneshot::Sender<Infallible>>,
     /// Whether the task was cancelled, and its inner task is waited for.
     is_cancelled: bool,
@@ -30,7 +30,7 @@ enum Kind<T> {
     /// A future on the rail's runtime.
     Future(JoinHandle<T>),
     /// Work on a thread beside the rail's.
-    Work(Aside<T>),
+    Work(BlockingTask<T>),
     /// The rail did not take the task, as it stops or for want of a thread.
     Refused(Option<io::Error>),
 }
@@ -50,8 +50,8 @@ impl<T> RailTask<T> {
         Self::of(Kind::Future(task))
     }
 
-    /// Work as [`Threads::run`](crate::aside::Threads::run) gives it.
-    pub(super) fn aside(begun: io::Result<Option<Aside<T>>>) -> Self {
+    /// Work as [`BlockingPool::run`](crate::blocking::BlockingPool::run) gives it.
+    pub(super) fn blocking(begun: io::Result<Option<BlockingTask<T>>>) -> Self {
         Self::of(match begun {
             Ok(Some(work)) => Kind::Work(work),
             Ok(None) => Kind::Refused(None),
@@ -68,9 +68,9 @@ impl<T> RailTask<T> {
         Self { kind, inner: None, is_cancelled: false }
     }
 
-    /// A task that waits for an [`Inner`] one. The inner one's future holds the other end of the
+    /// A task that waits for a [`LinkedTask`]. The inner one's future holds the other end of the
     /// channel.
-    pub(super) fn with_inner(task: JoinHandle<T>, inner: oneshot::Sender<Infallible>) -> Self {
+    pub(super) fn with_linked(task: JoinHandle<T>, inner: oneshot::Sender<Infallible>) -> Self {
         Self { inner: Some(inner), ..Self::new(task) }
     }
 
@@ -135,9 +135,9 @@ impl RailAbortHandle {
 }
 
 /// A task that is aborted when the task that waits for it is.
-pub(super) struct Inner<T>(pub(super) JoinHandle<T>);
+pub(super) struct LinkedTask<T>(pub(super) JoinHandle<T>);
 
-impl<T> Inner<T> {
+impl<T> LinkedTask<T> {
     /// The result. A panic goes on in the waiting task, without a second message.
     pub(super) async fn join(mut self) -> T {
         match (&mut self.0).await.map_err(JoinError::try_into_panic) {
@@ -149,7 +149,7 @@ impl<T> Inner<T> {
     }
 }
 
-impl<T> Drop for Inner<T> {
+impl<T> Drop for LinkedTask<T> {
     fn drop(&mut self) {
         self.0.abort();
     }

@@ -22,7 +22,7 @@ type Table = admission::Handshakes<oneshot::Sender<Limit>>;
 
 /// The place of one handshake, held until dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct HandshakePlace {
     handshakes: Arc<Handshakes>,
     id: HandshakeId,
 }
@@ -42,7 +42,7 @@ pub(super) struct Streams {
 
 #[derive(Debug, Default)]
 struct Known {
-    open: HashMap<StreamId, Opened>,
+    open: HashMap<StreamId, OpenStream>,
     /// The names of streams that have ended, the latest last, at most [`MAX_ENDED`].
     ended: VecDeque<StreamId>,
     /// The origins of the lanes of open streams, each with the number of streams.
@@ -50,7 +50,7 @@ struct Known {
 }
 
 #[derive(Debug)]
-struct Opened {
+struct OpenStream {
     shared: Weak<StreamShared>,
     /// The peer whose lane opened the stream.
     peer: IpAddr,
@@ -89,19 +89,23 @@ impl Handshakes {
     ///
     /// # Errors
     /// The limit whose places are all taken by peers that have proved themselves.
-    pub(super) fn enter(self: &Arc<Self>, peer: IpAddr, is_familiar: bool) -> Result<(Place, Eviction), Limit> {
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        peer: IpAddr,
+        is_familiar: bool,
+    ) -> Result<(HandshakePlace, Eviction), Limit> {
         let (tell, eviction) = oneshot::channel();
         let entry = self.lock().enter(peer, is_familiar, tell);
         let id = match entry {
             Entry::Free(id) => id,
-            Entry::Instead { id, evicted, limit } => {
+            Entry::Evicting { id, evicted, limit } => {
                 // The call fails where the handshake has just ended.
                 let _ = evicted.send(limit);
                 id
             }
             Entry::Refused(limit) => return Err(limit),
         };
-        Ok((Place { handshakes: self.clone(), id }, eviction))
+        Ok((HandshakePlace { handshakes: self.clone(), id }, eviction))
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -109,7 +113,7 @@ impl Handshakes {
     }
 }
 
-impl Place {
+impl HandshakePlace {
     /// The peer has sent a message of the handshake, and has this standing unless it has a better
     /// one. `false` if the place is another's.
     pub(super) fn heard(&self, standing: Standing) -> bool {
@@ -117,7 +121,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for HandshakePlace {
     fn drop(&mut self) {
         // The handle wakes a task when it is dropped, so it is dropped without the lock.
         let handle = self.handshakes.lock().leave(self.id);
@@ -149,7 +153,7 @@ impl Streams {
             drop(shared);
             return Err(full);
         }
-        let entry = Opened { shared: Arc::downgrade(&shared), peer, origins: BTreeSet::new(), is_confirmed: false };
+        let entry = OpenStream { shared: Arc::downgrade(&shared), peer, origins: BTreeSet::new(), is_confirmed: false };
         known.open.insert(stream, entry);
         Ok(Opening { streams: self, shared })
     }
@@ -162,7 +166,7 @@ impl Streams {
             return Err(Full::Exists);
         }
         let of_peer = |confirmed: bool| {
-            let counts = |entry: &&Opened| entry.peer == peer && (!confirmed || entry.is_confirmed);
+            let counts = |entry: &&OpenStream| entry.peer == peer && (!confirmed || entry.is_confirmed);
             open.values().filter(counts).count()
         };
         let confirmed = open.values().filter(|entry| entry.is_confirmed).count();
@@ -416,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_nobody_confirms_is_forgotten() {
+    fn an_unconfirmed_stream_is_forgotten() {
         let house = House::new();
         let streams = Streams::new(Limits::default().streams_per_peer(1), 40);
         let opening = house.open(&streams, 1, 1).unwrap();

@@ -16,12 +16,12 @@ pub(super) struct Burst {
     quick: u32,
     /// The number of quick writes after which the next ones wait.
     needed: u32,
-    waiting: Option<Waiting>,
+    waiting: Option<WaitingWrites>,
 }
 
 /// The writes that wait.
 #[derive(Debug, Clone, Copy)]
-struct Waiting {
+struct WaitingWrites {
     /// When the first of them was written.
     since: Instant,
     bytes: usize,
@@ -39,14 +39,14 @@ impl Burst {
             let is_quick = now.saturating_duration_since(last) <= AT_ONCE;
             self.quick = if is_quick { self.quick.saturating_add(1) } else { 0 };
         }
-        let Waiting { since, bytes: others } = self.waiting.unwrap_or(Waiting { since: now, bytes: 0 });
+        let WaitingWrites { since, bytes: others } = self.waiting.unwrap_or(WaitingWrites { since: now, bytes: 0 });
         let bytes = others + bytes;
         let waits = has_more
             && self.quick >= self.needed
             && bytes <= MAX_BYTES
             && now.saturating_duration_since(since) <= MAX_WAIT;
         if waits {
-            self.waiting = Some(Waiting { since, bytes });
+            self.waiting = Some(WaitingWrites { since, bytes });
         } else {
             self.leave(now);
         }

@@ -3,7 +3,7 @@
 
 use super::{
     Dialing, MultiRailStream,
-    dialer::{Dialer, News, Path, Report},
+    dialer::{Dialer, LaneOutcome, LaneReport, Path},
 };
 use crate::{
     EndpointError, OpenError, StreamOptions,
@@ -12,7 +12,7 @@ use crate::{
 };
 use rails_proto::{
     LaneAddress,
-    opening::{Awaited, Call, Calls},
+    opening::{AwaitedLanes, DialSchedule, DialStep},
     pairing::Pair,
     parameters::MAX_LANES,
 };
@@ -49,7 +49,7 @@ pub(super) async fn connect(
         .map(|(index, pair)| Path { index, rail: pair.ours.rail, remote: pair.theirs.address })
         .collect();
     let is_further = || lanes.iter().cycle().take(count).map(|pair| pair.is_further);
-    let (mut calls, mut awaited) = (Calls::new(is_further()), Awaited::new(is_further()));
+    let (mut schedule, mut awaited) = (DialSchedule::new(is_further()), AwaitedLanes::new(is_further()));
     let (report, mut reports) = mpsc::channel(count);
     // The sender is dropped when every lane has begun, so that the last report of all is known.
     let mut report = Some(report);
@@ -69,16 +69,16 @@ pub(super) async fn connect(
         };
         let mut until = deadline;
         while let Some(beginning) = &report {
-            match calls.next(Instant::now().into_std(), dialer.is_open()) {
-                Call::Begin(lane) => dialer.start(paths[lane], beginning.clone()),
-                Call::Wait(next) => {
+            match schedule.next(Instant::now().into_std(), dialer.is_open()) {
+                DialStep::Dial(lane) => dialer.start(paths[lane], beginning.clone()),
+                DialStep::Wait(next) => {
                     until = deadline.min(next.into());
                     break;
                 }
-                Call::Done => report = None,
+                DialStep::Done => report = None,
             }
         }
-        let news = match timeout_at(until, reports.recv()).await {
+        let outcome = match timeout_at(until, reports.recv()).await {
             // Another lane begins.
             Err(_) if until < deadline => continue,
             Err(_) if is_coming || stream.is_none() && dialer.is_open() => reports.recv().await,
@@ -86,17 +86,17 @@ pub(super) async fn connect(
         };
         // `None` if every lane that is left has lost its rail, or takes too long: if there is a stream, the
         // lane joins later.
-        let Some(Report { lane, news }) = news else { break };
+        let Some(LaneReport { lane, outcome }) = outcome else { break };
         let lane = usize::from(lane);
-        match news {
-            News::Opened(opened) => {
+        match outcome {
+            LaneOutcome::Opened(opened) => {
                 (stream, opened_at) = (Some(opened), Some(Instant::now()));
                 awaited.up(lane);
             }
-            News::Joined => awaited.up(lane),
-            News::Failed => {
+            LaneOutcome::Joined => awaited.up(lane),
+            LaneOutcome::Failed => {
                 awaited.failed(lane);
-                calls.failed(lane);
+                schedule.failed(lane);
             }
         }
     }

@@ -34,14 +34,14 @@ use tokio::{
 
 /// A lane's report while the stream is being opened.
 #[derive(Debug)]
-pub(super) struct Report {
+pub(super) struct LaneReport {
     pub(super) lane: u16,
-    pub(super) news: News,
+    pub(super) outcome: LaneOutcome,
 }
 
 /// The outcome of an attempt to bring a lane up.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum LaneOutcome {
     /// The lane has opened this stream.
     Opened(MultiRailStream),
     /// The lane has joined the stream.
@@ -112,7 +112,7 @@ impl Dialer {
 
     /// Starts a task on the runtime that drives the lane. The task keeps the lane up as long as the
     /// stream lasts.
-    pub(super) fn start(self: &Arc<Self>, path: Path, report: mpsc::Sender<Report>) {
+    pub(super) fn start(self: &Arc<Self>, path: Path, report: mpsc::Sender<LaneReport>) {
         let dialer = self.clone();
         self.routes().insert(path.index, Route { path, moves: 0, joined_after: 0 });
         // The task sends its reports through `report`, so its handle is not needed.
@@ -166,7 +166,7 @@ impl Dialer {
 
     /// Brings one lane up, drives it, and dials it again, until the stream is over or the lane is
     /// removed. Runs on the runtime that drives the lane ([`Driver`](crate::Driver)).
-    async fn keep(self: Arc<Self>, path: Path, report: mpsc::Sender<Report>) {
+    async fn keep(self: Arc<Self>, path: Path, report: mpsc::Sender<LaneReport>) {
         let first = tokio::select! {
             biased;
             first = self.come_up(path, &report) => first,
@@ -174,58 +174,58 @@ impl Dialer {
         };
         drop(report);
         let Some((first, longest_attempt)) = first else { return };
-        let kept = Kept { path, shared: first.shared.clone(), longest_attempt };
+        let kept = DialedLane { path, shared: first.shared.clone(), longest_attempt };
         let (mut lane, mut redial) = (Some(first), Redial::new());
         while let Some(current) = lane {
             lane = match self.drive(&kept, current, &mut redial).await {
-                After::Successor(successor) => Some(*successor),
-                After::Dial(loss) => {
+                NextStep::Successor(successor) => Some(*successor),
+                NextStep::Dial(loss) => {
                     redial.start(loss);
                     tokio::select! {
                         joined = self.join_again(&kept, &mut redial) => joined,
                         () = over(&kept.shared) => None,
                     }
                 }
-                After::Nothing => None,
+                NextStep::Nothing => None,
             };
         }
     }
 
     /// Drives a lane to its end, and gives the next step.
-    async fn drive(&self, kept: &Kept, lane: LaneDriver, redial: &mut Redial) -> After {
+    async fn drive(&self, kept: &DialedLane, lane: LaneDriver, redial: &mut Redial) -> NextStep {
         let (id, stalled) = (lane.lane.id, lane.lane.stalled.clone());
         let mut run = pin!(lane.run());
         let mut instead = pin!(self.join_instead(kept, id, &stalled, redial));
         let after = tokio::select! {
             loss = &mut run => match loss.ended {
-                Ended::Left => return After::Nothing,
+                Ended::Left => return NextStep::Nothing,
                 // The successor only waits for the lane's slot.
                 Ended::Replaced => {
                     let successor = timeout(kept.longest_attempt, instead).await;
-                    successor.map_or(After::Dial(loss), After::taken_by)
+                    successor.map_or(NextStep::Dial(loss), NextStep::taken_by)
                 }
-                _ => After::Dial(loss),
+                _ => NextStep::Dial(loss),
             },
             // The old connection closes as soon as the new one has replaced it.
             successor = &mut instead => {
                 run.await;
-                After::taken_by(successor)
+                NextStep::taken_by(successor)
             }
         };
         if !*kept.shared.over.borrow() {
             return after;
         }
         // A lane that has just joined still has to be driven to its end.
-        if let After::Successor(successor) = after {
+        if let NextStep::Successor(successor) = after {
             successor.run().await;
         }
-        After::Nothing
+        NextStep::Nothing
     }
 
     /// Tries until the lane is up for the first time. Gives the lane, and the longest time that an
     /// attempt to dial it again may take. `None` if the stream that the lane could join is
     /// over.
-    async fn come_up(&self, path: Path, report: &mpsc::Sender<Report>) -> Option<(LaneDriver, Duration)> {
+    async fn come_up(&self, path: Path, report: &mpsc::Sender<LaneReport>) -> Option<(LaneDriver, Duration)> {
         let mut attempts = Attempts::default();
         let mut is_told = false;
         let mut moved = self.moved.subscribe();
@@ -234,9 +234,9 @@ impl Dialer {
             let error = match self.join(path).await {
                 Ok((lane, stream)) => {
                     self.failed().remove(&path.index);
-                    let news = stream.map_or(News::Joined, News::Opened);
+                    let outcome = stream.map_or(LaneOutcome::Joined, LaneOutcome::Opened);
                     // If the caller has gone, the stream is dropped with the report, and the lane notices.
-                    let _ = report.send(Report { lane: path.index, news }).await;
+                    let _ = report.send(LaneReport { lane: path.index, outcome }).await;
                     let longest = Redial::longest_attempt(begun.elapsed(), self.options.handshake_timeout);
                     return Some((lane, longest));
                 }
@@ -251,8 +251,9 @@ impl Dialer {
             let next = attempts.after(error.setback(), opened.is_some(), is_spare, jitter());
             let failed = Arc::new(FailedLane { rail: path.rail, remote: path.remote, error });
             self.failed().insert(path.index, failed.clone());
-            if next.counts {
-                let is_awaited = report.send(Report { lane: path.index, news: News::Failed }).await.is_ok();
+            if next.counts_as_failed {
+                let is_awaited =
+                    report.send(LaneReport { lane: path.index, outcome: LaneOutcome::Failed }).await.is_ok();
                 if !is_awaited && !is_told {
                     tracing::warn!("lane did not come up: {failed}");
                 }
@@ -279,7 +280,7 @@ impl Dialer {
 
     /// Waits until a lane that has not come up is not needed: the caller has given up, or the
     /// stream is over.
-    async fn given_up(&self, report: &mpsc::Sender<Report>) {
+    async fn given_up(&self, report: &mpsc::Sender<LaneReport>) {
         let shared = tokio::select! {
             biased;
             shared = self.opened() => shared,
@@ -292,8 +293,8 @@ impl Dialer {
     }
 
     /// Tries to join until it succeeds; `None` if the stream is over.
-    async fn join_again(&self, kept: &Kept, redial: &mut Redial) -> Option<LaneDriver> {
-        let Kept { path, shared, longest_attempt } = kept;
+    async fn join_again(&self, kept: &DialedLane, redial: &mut Redial) -> Option<LaneDriver> {
+        let DialedLane { path, shared, longest_attempt } = kept;
         let mut moved = self.moved.subscribe();
         loop {
             tokio::select! {
@@ -318,7 +319,7 @@ impl Dialer {
     /// Opens a new connection when the lane has been stalled for a while: the old connection may
     /// take far longer to notice that a fault is over than a new one takes to connect. Also
     /// when the lane's rail has moved to another local end. Waits otherwise.
-    async fn join_instead(&self, kept: &Kept, lane: LaneId, stalled: &Notify, redial: &mut Redial) -> LaneDriver {
+    async fn join_instead(&self, kept: &DialedLane, lane: LaneId, stalled: &Notify, redial: &mut Redial) -> LaneDriver {
         let begun = Instant::now();
         // A removed lane is not dialled again.
         let is_missed = || {
@@ -336,8 +337,8 @@ impl Dialer {
                 // The channel lives as long as `self`.
                 _ = moved.changed() => false,
             };
-            let is_barren = kept.shared.with(|state| state.connection.is_barren(lane));
-            redial.start(Loss { ended: Ended::Otherwise, lived: begun.elapsed(), is_barren });
+            let is_black_hole = kept.shared.with(|state| state.connection.is_black_hole(lane));
+            redial.start(Loss { ended: Ended::Otherwise, lived: begun.elapsed(), is_black_hole });
             if has_stalled {
                 sleep(redial.wait()).await;
             }
@@ -546,7 +547,7 @@ impl MoveListener for Dialer {
 }
 
 /// A lane that has been up, and that this end dials again.
-struct Kept {
+struct DialedLane {
     path: Path,
     shared: Arc<StreamShared>,
     /// The longest time that one attempt to dial the lane again may take.
@@ -554,7 +555,7 @@ struct Kept {
 }
 
 /// The next step after a lane has ended.
-enum After {
+enum NextStep {
     /// This lane has replaced the one that ended.
     Successor(Box<LaneDriver>),
     /// The lane is dialled again.
@@ -563,7 +564,7 @@ enum After {
     Nothing,
 }
 
-impl After {
+impl NextStep {
     fn taken_by(successor: LaneDriver) -> Self {
         Self::Successor(Box::new(successor))
     }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     EndpointError, PlanLanesError, RailId, StreamOptions,
-    addresses::call_first,
+    addresses::connect_first,
     error::{FailedLane, JoinError},
     rails::Rails,
 };
@@ -44,7 +44,7 @@ pub(super) async fn plan_lanes(
     }
     let credentials = options.security.initiator().ok_or(EndpointError::ServerSecurity)?;
     let ask = |contact| discover(rails, RailId(0), LocalEnd::Any, contact, options, credentials.clone());
-    match call_first(&contacts, ask).await {
+    match connect_first(&contacts, ask).await {
         Ok((contact, Answer { offers, from })) => {
             Ok(pair_with_contact(rails.offers(contact.scheme), offers, contact, from))
         }

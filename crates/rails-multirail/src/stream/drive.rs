@@ -12,7 +12,7 @@ use super::{
 use bytes::Bytes;
 use rails_proto::{
     connection::Connection,
-    lane::{LaneError, LaneProtocol, Next, READ_AHEAD, Received, Stream},
+    lane::{LaneError, LaneProtocol, Next, READ_AHEAD, Received, StreamAccess},
     messages::MessageBuffer,
     parameters::TIMER_SLACK,
     policy::{TRACE_TARGET, Traced},
@@ -290,7 +290,7 @@ impl Wake for Arrival {
     }
 }
 
-impl Stream for Access<'_> {
+impl StreamAccess for Access<'_> {
     type Buffer = ChunkBuffer;
 
     fn with<T>(&mut self, act: impl FnOnce(&mut Connection) -> T) -> T {

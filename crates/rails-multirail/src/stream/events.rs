@@ -37,7 +37,7 @@ pub(super) struct EventLog {
     start: Instant,
     kept: VecDeque<StreamEvent>,
     /// The events to publish; a standstill with the state of each lane.
-    news: Vec<News>,
+    unpublished: Vec<UnpublishedEvent>,
     /// Whether a thread publishes events.
     is_publishing: bool,
     /// Made for the first subscriber: the queue is several times the size of all else in a stream.
@@ -46,8 +46,8 @@ pub(super) struct EventLog {
 
 impl EventLog {
     pub(super) fn new() -> Self {
-        let (kept, news, is_publishing, listeners) = Default::default();
-        Self { start: Instant::now(), kept, news, is_publishing, listeners }
+        let (kept, unpublished, is_publishing, listeners) = Default::default();
+        Self { start: Instant::now(), kept, unpublished, is_publishing, listeners }
     }
 
     /// Adds an event; `whose` is the lane's number and rail, `error` the error with which the lane
@@ -68,22 +68,24 @@ impl EventLog {
             self.kept.pop_front();
         }
         self.kept.push_back(event.clone());
-        self.news.push(News { event, lanes, loses_nothing });
+        self.unpublished.push(UnpublishedEvent { event, lanes, loses_nothing });
     }
 
     /// Whether there are events to publish.
     pub(super) fn has_news(&self) -> bool {
-        !self.news.is_empty()
+        !self.unpublished.is_empty()
     }
 
     /// Takes the events to publish, with the sender for subscribers, if there are any. `None` if
     /// there are no events, or another thread publishes them: that thread calls this once more.
-    pub(super) fn begin_publishing(&mut self) -> Option<(Vec<News>, Option<broadcast::Sender<StreamEvent>>)> {
-        if self.is_publishing || self.news.is_empty() {
+    pub(super) fn begin_publishing(
+        &mut self,
+    ) -> Option<(Vec<UnpublishedEvent>, Option<broadcast::Sender<StreamEvent>>)> {
+        if self.is_publishing || self.unpublished.is_empty() {
             return None;
         }
         self.is_publishing = true;
-        Some((std::mem::take(&mut self.news), self.listeners.clone()))
+        Some((std::mem::take(&mut self.unpublished), self.listeners.clone()))
     }
 
     pub(super) fn end_publishing(&mut self) {
@@ -101,13 +103,13 @@ impl EventLog {
 
 /// An event that is to be published to subscribers and to the log.
 #[derive(Debug)]
-pub(super) struct News {
+pub(super) struct UnpublishedEvent {
     pub(super) event: StreamEvent,
     lanes: Vec<LaneProgress>,
     loses_nothing: bool,
 }
 
-impl News {
+impl UnpublishedEvent {
     pub(super) fn log(&self, stream: StreamId) {
         self.event.log(stream, &self.lanes, self.loses_nothing);
     }

@@ -4,7 +4,7 @@ use super::io::{receive_exact, send_all};
 use crate::error::JoinError;
 use rails_net::Lane;
 use rails_proto::handshake::{
-    Credentials, HandshakeError, Hello, Initiator, InitiatorStep, Joined, Message, Nonce, PREFIX_LEN,
+    Credentials, HandshakeError, HandshakeMessage, Hello, Initiator, InitiatorStep, Joined, Nonce, PREFIX_LEN,
 };
 
 /// A fresh random number.
@@ -21,21 +21,21 @@ pub(crate) fn jitter() -> u8 {
 
 /// Reads one message, whose body has at most `longest` bytes. Checks the length before it allocates
 /// memory.
-pub(crate) async fn read_message(lane: &dyn Lane, longest: usize) -> Result<Message, JoinError> {
+pub(crate) async fn read_message(lane: &dyn Lane, longest: usize) -> Result<HandshakeMessage, JoinError> {
     let mut prefix = [0; PREFIX_LEN];
     receive_exact(lane, &mut prefix).await?;
-    let length = Message::body_len(&prefix)?;
+    let length = HandshakeMessage::body_len(&prefix)?;
     if length > longest {
         return Err(HandshakeError::Disorder.into());
     }
     let mut body = vec![0; length];
     receive_exact(lane, &mut body).await?;
-    Ok(Message::decode(&prefix, &body)?)
+    Ok(HandshakeMessage::decode(&prefix, &body)?)
 }
 
 /// Sends all messages together.
-pub(crate) async fn send_messages(lane: &dyn Lane, messages: &[Message]) -> Result<(), JoinError> {
-    let bytes: Vec<u8> = messages.iter().flat_map(Message::encode).collect();
+pub(crate) async fn send_messages(lane: &dyn Lane, messages: &[HandshakeMessage]) -> Result<(), JoinError> {
+    let bytes: Vec<u8> = messages.iter().flat_map(HandshakeMessage::encode).collect();
     Ok(send_all(lane, &bytes, Vec::new()).await?)
 }
 

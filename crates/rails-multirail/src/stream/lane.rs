@@ -10,7 +10,7 @@ use super::{
 use crate::{RailId, StreamOptions, error::LaneError};
 use rails_net::Lane;
 use rails_proto::{
-    connection::{LaneTraits, NoLane},
+    connection::{LaneTraits, LaneUpError},
     parameters::ACK_TIMER,
     redial::{Ended, Loss},
     seal::Seals,
@@ -58,9 +58,9 @@ impl LaneDriver {
             lanes_up.borrow_and_update();
             match shared.lane_up(rail, &lane, traits, settings) {
                 Ok(active) => break active,
-                Err(NoLane::StreamOver) => return None,
+                Err(LaneUpError::StreamOver) => return None,
                 // There is room as soon as the previous connection of the lane has ended.
-                Err(NoLane::Full) => lanes_up.changed().await.ok()?,
+                Err(LaneUpError::TooManyLanes) => lanes_up.changed().await.ok()?,
             }
         };
         Some(Self { shared, lane, seals, end: Err(LaneError::RailStopped) })
@@ -72,10 +72,10 @@ impl LaneDriver {
         let begun = Instant::now();
         self.lane.start(arrival_waker(&self.shared, &self.lane), self.seals.take());
         self.end = self.drive().await;
-        let (is_leaving, is_barren) = self.shared.with(|StreamState { connection, .. }| {
-            (connection.is_leaving(self.lane.id), connection.is_barren(self.lane.id))
+        let (is_leaving, is_black_hole) = self.shared.with(|StreamState { connection, .. }| {
+            (connection.is_leaving(self.lane.id), connection.is_black_hole(self.lane.id))
         });
-        Loss { ended: Ended::of(&self.end, is_leaving), lived: begun.elapsed(), is_barren }
+        Loss { ended: Ended::of(&self.end, is_leaving), lived: begun.elapsed(), is_black_hole }
     }
 
     /// Moves bytes between the connection and the lane's protocol until the protocol ends.
@@ -112,7 +112,7 @@ impl LaneDriver {
                     if let Some(end) = driven.protocol.end() {
                         let end = end.clone();
                         driving.end();
-                        return Poll::Ready(Step::End(end));
+                        return Poll::Ready(TaskPoll::End(end));
                     }
                     let of_watch = watch.as_ref().map(|watch| watch.until);
                     let at = [at, of_watch, driven.home_again].into_iter().flatten().min();
@@ -123,14 +123,14 @@ impl LaneDriver {
                         // A timer that was never polled has no deadline to come.
                         let now = Instant::now();
                         driven.alarm = Some(alarm.deadline().into_std()).filter(|at| *at > now);
-                        return received.map(|()| Step::Yield);
+                        return received.map(|()| TaskPoll::Yield);
                     }
                     driven.protocol.handle_timeout(Instant::now(), &mut access, || lane.sample());
                 }
             });
             match step.await {
-                Step::End(end) => return end,
-                Step::Yield => yield_now().await,
+                TaskPoll::End(end) => return end,
+                TaskPoll::Yield => yield_now().await,
             }
         }
     }
@@ -177,7 +177,7 @@ impl Drop for LaneDriver {
 }
 
 /// The result of a poll of the lane's task.
-enum Step {
+enum TaskPoll {
     /// The lane has ended.
     End(Result<(), LaneError>),
     /// The other tasks of the thread come first.

@@ -10,7 +10,7 @@ use crate::{
 };
 use rails_bind::thread::{self, Tid};
 use rails_net::{Lane, TransportStats};
-use rails_proto::connection::LaneFigures;
+use rails_proto::connection::LaneConnectionStats;
 use rails_topo::Bandwidth;
 use std::{
     net::SocketAddr,
@@ -41,7 +41,7 @@ pub(crate) struct LaneMetrics {
 /// The sums over the connections that have ended.
 #[derive(Debug, Default)]
 struct EndedConnections {
-    figures: LaneFigures,
+    figures: LaneConnectionStats,
     /// `None` if the transport did not report the count of one of them.
     retransmitted: Option<Retransmitted>,
     /// The total time without a connection, and the time since which there is none now.
@@ -65,20 +65,20 @@ pub(crate) struct AtomicByteCount {
 
 #[derive(Debug)]
 enum LaneState {
-    Up(Joined),
+    Up(JoinedConnection),
     Ended { thread: Tid, local: SocketAddr, known: Option<Box<TransportStats>>, lost: Option<LaneError> },
 }
 
 /// A connection of a lane that has joined, with the facts that its transport states of it.
 #[derive(Debug, Clone)]
-pub(crate) struct Joined {
+pub(crate) struct JoinedConnection {
     pub(crate) lane: Arc<dyn Lane>,
     thread: Tid,
     local: SocketAddr,
     remote: SocketAddr,
 }
 
-impl Joined {
+impl JoinedConnection {
     /// The facts of a connection that the calling thread drives. Asks the transport, so the caller
     /// holds no lock.
     pub(crate) fn here(lane: &Arc<dyn Lane>) -> Self {
@@ -96,7 +96,7 @@ pub(crate) fn figures(lane: &Arc<dyn Lane>) -> Option<TransportStats> {
 }
 
 impl LaneMetrics {
-    pub(crate) fn new(index: u16, rail: RailId, joined: &Joined) -> Arc<Self> {
+    pub(crate) fn new(index: u16, rail: RailId, joined: &JoinedConnection) -> Arc<Self> {
         let (remote, state) = (joined.remote, Mutex::new(LaneState::Up(joined.clone())));
         let (joined, losses, sent, received, helped) = Default::default();
         let past = Mutex::new(EndedConnections {
@@ -107,7 +107,7 @@ impl LaneMetrics {
     }
 
     /// Notes that the lane has a new connection.
-    pub(crate) fn begin(&self, connection: &Joined) {
+    pub(crate) fn begin(&self, connection: &JoinedConnection) {
         self.joined.fetch_add(1, Relaxed);
         let mut past = self.past();
         if let Some(since) = past.down_since.take() {
@@ -124,7 +124,7 @@ impl LaneMetrics {
         &self,
         ended: &Arc<dyn Lane>,
         end: Result<(), LaneError>,
-        did: &LaneFigures,
+        did: &LaneConnectionStats,
         known: Option<TransportStats>,
     ) {
         self.losses.fetch_add(u64::from(end.is_err()), Relaxed);
@@ -132,7 +132,7 @@ impl LaneMetrics {
         past.figures += *did;
         past.retransmitted = Retransmitted::together(past.retransmitted, known.as_ref());
         let mut state = self.lock();
-        if let LaneState::Up(Joined { lane, thread, local, .. }) = &*state
+        if let LaneState::Up(JoinedConnection { lane, thread, local, .. }) = &*state
             && Arc::ptr_eq(lane, ended)
         {
             past.down_since = Some(Instant::now());
@@ -153,7 +153,7 @@ impl LaneMetrics {
     }
 
     /// The lane's statistics at `at`; `now` has the figures of the connections that are up.
-    pub(crate) fn stats(&self, at: Instant, now: &LaneFigures) -> LaneStats {
+    pub(crate) fn stats(&self, at: Instant, now: &LaneConnectionStats) -> LaneStats {
         let transport = self.known();
         let up = matches!(&*self.lock(), LaneState::Up(_));
         // An error may be the transport's own, and describe itself by foreign code.
@@ -196,13 +196,13 @@ impl LaneMetrics {
 
     fn thread(&self) -> Tid {
         match &*self.lock() {
-            LaneState::Up(Joined { thread, .. }) | LaneState::Ended { thread, .. } => *thread,
+            LaneState::Up(JoinedConnection { thread, .. }) | LaneState::Ended { thread, .. } => *thread,
         }
     }
 
     fn local(&self) -> SocketAddr {
         match &*self.lock() {
-            LaneState::Up(Joined { local, .. }) | LaneState::Ended { local, .. } => *local,
+            LaneState::Up(JoinedConnection { local, .. }) | LaneState::Ended { local, .. } => *local,
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{
     MultiRailStream,
     accept_queue::AcceptQueue,
-    admission::{Eviction, Handshakes, Opening, Place, Streams},
+    admission::{Eviction, HandshakePlace, Handshakes, Opening, Streams},
     discovery,
     join::{nonce, random, read_message, send_messages},
     lane::LaneDriver,
@@ -22,8 +22,8 @@ use rails_proto::{
     LaneAddress, Scheme,
     admission::{HandshakeRate, Standing},
     handshake::{
-        Credentials, HandshakeError, Hello, LONGEST_PLAIN, Limit, Message, Mode, PREFIX_LEN, Proved, Purpose, Refusal,
-        Responder, ResponderStep, StreamId,
+        Credentials, HandshakeError, HandshakeMessage, Hello, LONGEST_PLAIN, Limit, Mode, PREFIX_LEN, Proved, Purpose,
+        Refusal, Responder, ResponderStep, StreamId,
     },
     secret::Secret,
 };
@@ -74,7 +74,7 @@ struct Joining {
 
 /// The state that the listening tasks share. It holds the rails, so they run as long as one task
 /// listens.
-struct Registry {
+struct ListenerShared {
     rails: Rails,
     options: StreamOptions,
     /// The listener's credentials for a lane that opens a stream.
@@ -94,7 +94,7 @@ struct Registry {
     warnings: Repeated,
 }
 
-impl Drop for Registry {
+impl Drop for ListenerShared {
     fn drop(&mut self) {
         self.incoming.end(ListenerClosed::RailsStopped);
     }
@@ -121,7 +121,7 @@ impl MultiRailListener {
         }
         let credentials = options.security.responder().ok_or(EndpointError::ClientSecurity)?;
         let incoming = Arc::new(AcceptQueue::new());
-        let registry = Arc::new(Registry {
+        let registry = Arc::new(ListenerShared {
             rails: rails.clone(),
             options: options.clone(),
             credentials,
@@ -220,7 +220,7 @@ impl Drop for MultiRailListener {
     }
 }
 
-impl Registry {
+impl ListenerShared {
     /// The rail whose lane has this local address; else the one that listens on it, whose lane has
     /// moved.
     fn rail_of(&self, address: SocketAddr) -> Option<RailId> {
@@ -344,7 +344,12 @@ impl Registry {
 
     /// Performs the responder's side of the handshake within its timeout. Gives the lane, or `None`
     /// if the peer only asked for the lanes.
-    async fn join(&self, joining: Joining, place: Place, eviction: Eviction) -> Result<Option<LaneDriver>, JoinError> {
+    async fn join(
+        &self,
+        joining: Joining,
+        place: HandshakePlace,
+        eviction: Eviction,
+    ) -> Result<Option<LaneDriver>, JoinError> {
         let joined = timeout(self.options.handshake_timeout, self.shake_hands(joining, place, eviction));
         joined.await.map_err(|_| JoinError::Timeout)?
     }
@@ -352,7 +357,7 @@ impl Registry {
     async fn shake_hands(
         &self,
         joining: Joining,
-        mut place: Place,
+        mut place: HandshakePlace,
         mut eviction: Eviction,
     ) -> Result<Option<LaneDriver>, JoinError> {
         let Joining { lane, rail, scheme } = joining;
@@ -396,7 +401,7 @@ impl Registry {
                 // An initiator that joins a stream has it, even if the confirmation was lost with the lane that
                 // opened it.
                 let Some((shared, is_news)) = self.streams.join(stream, peer) else {
-                    self.tell(&*lane, &[Message::Refused(Refusal::UnknownStream)]).await;
+                    self.tell(&*lane, &[HandshakeMessage::Refused(Refusal::UnknownStream)]).await;
                     return Err(self.no_such(stream));
                 };
                 // The lane is up before the peer hears of it. Otherwise frames of the peer could arrive before the
@@ -425,7 +430,7 @@ impl Registry {
         if self.streams.has_ended(stream) { JoinError::StreamOver } else { HandshakeError::NoSuchStream.into() }
     }
 
-    async fn authenticate(&self, lane: &dyn Lane, place: &Place) -> Result<Proved, JoinError> {
+    async fn authenticate(&self, lane: &dyn Lane, place: &HandshakePlace) -> Result<Proved, JoinError> {
         let (mut responder, challenge, stream) = match self.greet(lane, place).await {
             Ok(greeted) => greeted,
             Err(error) => {
@@ -435,7 +440,7 @@ impl Registry {
                     _ => None,
                 };
                 if let Some(refusal) = refusal {
-                    self.tell(lane, &[Message::Refused(refusal)]).await;
+                    self.tell(lane, &[HandshakeMessage::Refused(refusal)]).await;
                 }
                 return Err(error);
             }
@@ -459,8 +464,12 @@ impl Registry {
         }
     }
 
-    async fn greet(&self, lane: &dyn Lane, place: &Place) -> Result<(Responder, Message, StreamId), JoinError> {
-        let Message::Hello(hello) = read_message(lane, LONGEST_PLAIN).await? else {
+    async fn greet(
+        &self,
+        lane: &dyn Lane,
+        place: &HandshakePlace,
+    ) -> Result<(Responder, HandshakeMessage, StreamId), JoinError> {
+        let HandshakeMessage::Hello(hello) = read_message(lane, LONGEST_PLAIN).await? else {
             return Err(HandshakeError::Disorder.into());
         };
         let names_stream = hello.purpose == Purpose::Join && self.streams.is_open(hello.stream);
@@ -512,12 +521,12 @@ impl Registry {
                 Err(full) => full.refusal(),
             }
         };
-        self.tell(lane, &[Message::Refused(refusal)]).await;
+        self.tell(lane, &[HandshakeMessage::Refused(refusal)]).await;
         Err(JoinError::Refusing(refusal))
     }
 
     /// Tries to tell the peer why the lane may not join. The lane closes in either case.
-    async fn tell(&self, lane: &dyn Lane, messages: &[Message]) {
+    async fn tell(&self, lane: &dyn Lane, messages: &[HandshakeMessage]) {
         let _ = send_messages(lane, messages).await;
     }
 }
@@ -542,7 +551,7 @@ async fn first_look(lane: IncomingLane) -> Option<Arc<dyn Lane>> {
 fn is_of_stranger(error: &JoinError) -> bool {
     match error {
         JoinError::Timeout => true,
-        JoinError::Handshake(error) => !error.is_lasting(),
+        JoinError::Handshake(error) => !error.is_permanent(),
         _ => false,
     }
 }
@@ -553,7 +562,7 @@ fn send_away(lane: &dyn Lane, limit: Limit) -> JoinError {
     // The kernel resets a connection that is closed with unread bytes, and the refusal may be lost with
     // it.
     let _ = lane.try_receive(&mut [std::io::IoSliceMut::new(&mut [0; PREFIX_LEN + LONGEST_PLAIN])]);
-    let _ = lane.try_submit(&Message::Refused(refusal).encode(), &[]);
+    let _ = lane.try_submit(&HandshakeMessage::Refused(refusal).encode(), &[]);
     JoinError::Refusing(refusal)
 }
 

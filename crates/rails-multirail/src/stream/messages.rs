@@ -1,6 +1,6 @@
 //! Messages over a stream.
 
-use super::{MultiRailStream, StreamStats, closing, lock, senders::Sender, shared::StreamState};
+use super::{MultiRailStream, StreamStats, closing, lock, senders::SharedSender, shared::StreamState};
 use bytes::Bytes;
 use futures_util::{Sink, Stream};
 use rails_proto::{
@@ -48,7 +48,7 @@ pub struct MultiRailMessages {
 /// room; none has a right to the next.
 #[derive(Debug, Clone)]
 pub struct MessageSender {
-    sender: Sender,
+    sender: SharedSender,
 }
 
 /// The receiving half of [`MultiRailMessages`].
@@ -110,7 +110,7 @@ impl MultiRailStream {
         });
         outcome?;
         let stream = Arc::new(self);
-        let sender = MessageSender { sender: Sender::new(stream.clone()) };
+        let sender = MessageSender { sender: SharedSender::new(stream.clone()) };
         let receiver = MessageReceiver {
             stream,
             packet: Bytes::new(),

@@ -9,34 +9,34 @@ use std::{
 
 /// One of the senders of a stream's messages.
 #[derive(Debug)]
-pub(super) struct Sender {
-    all: Arc<Senders>,
+pub(super) struct SharedSender {
+    all: Arc<AllSenders>,
     /// The waker of the task that waits to send by this one.
     waiting: Arc<AtomicWaker>,
 }
 
 /// The senders of a stream's messages. The sending direction ends when the last one is dropped.
 #[derive(Debug)]
-struct Senders {
+struct AllSenders {
     stream: Arc<MultiRailStream>,
-    waiting: Arc<Waiting>,
+    waiting: Arc<SenderWakers>,
     /// The stream's waker: `waiting`.
     waker: Waker,
 }
 
 /// The wakers of all senders. The stream holds them as its waker, so they must not hold the stream.
 #[derive(Debug, Default)]
-struct Waiting(Mutex<Vec<Arc<AtomicWaker>>>);
+struct SenderWakers(Mutex<Vec<Arc<AtomicWaker>>>);
 
-impl Sender {
+impl SharedSender {
     /// The first sender.
     pub(super) fn new(stream: Arc<MultiRailStream>) -> Self {
-        let waiting: Arc<Waiting> = Arc::default();
+        let waiting: Arc<SenderWakers> = Arc::default();
         let waker = waiting.clone().into();
-        Self::among(Arc::new(Senders { stream, waiting, waker }))
+        Self::among(Arc::new(AllSenders { stream, waiting, waker }))
     }
 
-    fn among(all: Arc<Senders>) -> Self {
+    fn among(all: Arc<AllSenders>) -> Self {
         let waiting = Arc::new(AtomicWaker::new());
         all.waiting.lock().push(waiting.clone());
         Self { all, waiting }
@@ -57,32 +57,32 @@ impl Sender {
     }
 }
 
-impl Clone for Sender {
+impl Clone for SharedSender {
     fn clone(&self) -> Self {
         Self::among(self.all.clone())
     }
 }
 
-impl Drop for Sender {
+impl Drop for SharedSender {
     fn drop(&mut self) {
         self.all.waiting.lock().retain(|waiting| !Arc::ptr_eq(waiting, &self.waiting));
     }
 }
 
-impl Drop for Senders {
+impl Drop for AllSenders {
     fn drop(&mut self) {
         self.stream.shared.finish();
     }
 }
 
-impl Waiting {
+impl SenderWakers {
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<AtomicWaker>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Wakes every sender that waits. Each looks for room anew.
-impl Wake for Waiting {
+impl Wake for SenderWakers {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }

@@ -4,7 +4,7 @@ use super::{
     active_lane::{ActiveLane, LaneSettings},
     burst::Burst,
     events::{EventLog, StreamEvent},
-    lane_metrics::{Joined, LaneMetrics, figures},
+    lane_metrics::{JoinedConnection, LaneMetrics, figures},
     lock::{Lock, Locked, leave_to_others, run_caught},
     pool::Pool,
     stats::{StreamStats, ThreadStats},
@@ -20,7 +20,9 @@ use bytes::Bytes;
 use futures_util::{future::BoxFuture, task::AtomicWaker};
 use rails_net::{Lane, LinkChange};
 use rails_proto::{
-    connection::{Connection, EventKind, Failure, LaneEnd, LaneFigures, LaneId, LaneTraits, NoLane, Wakes},
+    connection::{
+        Connection, EventKind, Failure, LaneConnectionStats, LaneEnd, LaneId, LaneTraits, LaneUpError, Wakes,
+    },
     handshake::{Credentials, StreamId},
 };
 use rails_topo::NodeSet;
@@ -79,7 +81,7 @@ pub(crate) struct StreamShared {
     /// Whether the stream's summary was logged.
     summarized: Mutex<bool>,
     /// Whether the opening of the stream was logged.
-    is_told_open: AtomicBool,
+    is_opening_logged: AtomicBool,
     /// The rails that the lanes run on, kept until the last lane has ended.
     pub(super) rails: Rails,
 }
@@ -158,12 +160,12 @@ impl StreamState {
     }
 
     /// The figures of a lane's connections that are up: one, or two while one replaces another.
-    fn figures_of(&self, now: Instant, metrics: &Arc<LaneMetrics>) -> LaneFigures {
-        let mut sum = LaneFigures::default();
+    fn figures_of(&self, now: Instant, metrics: &Arc<LaneMetrics>) -> LaneConnectionStats {
+        let mut sum = LaneConnectionStats::default();
         let places =
             self.lanes.iter().enumerate().filter(|(_, slot)| slot.is_up() && Arc::ptr_eq(&slot.metrics, metrics));
         for (lane, _) in places {
-            sum += self.connection.lane_figures(now, LaneId(lane));
+            sum += self.connection.lane_stats(now, LaneId(lane));
         }
         sum
     }
@@ -266,7 +268,7 @@ impl StreamShared {
             close_timeout: options.close_timeout,
             start: Instant::now(),
             summarized: Mutex::new(false),
-            is_told_open: AtomicBool::new(false),
+            is_opening_logged: AtomicBool::new(false),
             rails,
         });
         let weak = Arc::downgrade(&shared);
@@ -465,8 +467,8 @@ impl StreamShared {
         connection: &Arc<dyn Lane>,
         traits: LaneTraits,
         settings: LaneSettings,
-    ) -> Result<Arc<ActiveLane>, NoLane> {
-        let (index, link, joined) = (traits.number, connection.link_index(), Joined::here(connection));
+    ) -> Result<Arc<ActiveLane>, LaneUpError> {
+        let (index, link, joined) = (traits.number, connection.link_index(), JoinedConnection::here(connection));
         self.with(|state| {
             let id = state.connection.lane_up(Instant::now(), traits)?;
             let metrics = match state.lane_metrics.iter().find(|metrics| metrics.index == index) {
@@ -500,7 +502,7 @@ impl StreamShared {
         });
         let was_last = self.with(|state| {
             let now = Instant::now();
-            let did = state.connection.lane_figures(now, lane);
+            let did = state.connection.lane_stats(now, lane);
             let slot = &mut state.lanes[lane.0];
             // Callers that wake the lane still may hold it for a moment; no other owner keeps its connection
             // open.
@@ -525,7 +527,7 @@ impl StreamShared {
     /// The application drops the stream, with `unread` bytes that it had taken and not read. The
     /// lanes deliver its bytes.
     pub(crate) fn drop_application(&self, unread: u64) {
-        let limit = self.lock().connection.linger() + LAST_WORDS;
+        let limit = self.lock().connection.linger() + CLOSE_MARGIN;
         // Before the supervisor can hear of the end.
         *self.last_work() = Some(LastWork::new(limit, Some(self.id)));
         let (has_delivered, lanes) = self.with(|state| {
@@ -557,7 +559,7 @@ impl StreamShared {
 
     /// Logs that the stream is open, with these lanes.
     pub(super) fn log_opened(&self, lanes: usize) {
-        self.is_told_open.store(true, Relaxed);
+        self.is_opening_logged.store(true, Relaxed);
         let OpeningLane { role, local, peer, .. } = &self.opened_by;
         tracing::info!(stream = %self.id, role = role.name(), %local, %peer, lanes, "a stream is open");
     }
@@ -569,7 +571,7 @@ impl StreamShared {
         if std::mem::replace(&mut *done, true) {
             return;
         }
-        if self.is_told_open.load(Relaxed) && tracing::enabled!(tracing::Level::INFO) {
+        if self.is_opening_logged.load(Relaxed) && tracing::enabled!(tracing::Level::INFO) {
             self.log_ended();
         }
         if tracing::enabled!(tracing::Level::DEBUG) {
@@ -581,7 +583,7 @@ impl StreamShared {
         let (figures, failure, lanes) = {
             let state = self.lock();
             let failure = state.connection.failure().map(ToString::to_string);
-            (state.connection.figures(Instant::now()), failure, state.lane_metrics.len())
+            (state.connection.stats(Instant::now()), failure, state.lane_metrics.len())
         };
         let OpeningLane { role, local, peer, .. } = &self.opened_by;
         tracing::info!(
@@ -645,15 +647,15 @@ impl StreamShared {
 
     /// The error of the stream, if it has failed.
     pub(crate) fn error(&self, state: &StreamState) -> Option<StreamError> {
-        Some(self.told_by(state, state.connection.failure()?.clone()))
+        Some(self.stream_error(state, state.connection.failure()?.clone()))
     }
 
     /// Why nothing can be written any more, for another reason than [`Connection::finish`].
     pub(crate) fn write_error(&self, state: &StreamState) -> Option<StreamError> {
-        Some(self.told_by(state, state.connection.write_failure()?))
+        Some(self.stream_error(state, state.connection.write_failure()?))
     }
 
-    fn told_by(&self, state: &StreamState, failure: Failure) -> StreamError {
+    fn stream_error(&self, state: &StreamState, failure: Failure) -> StreamError {
         let lanes = state.lane_metrics.iter().filter_map(|metrics| metrics.lost()).collect();
         StreamError { stream: self.id, failure, lanes }
     }
@@ -664,7 +666,7 @@ impl StreamShared {
             let state = self.lock();
             let lanes: Vec<_> =
                 state.lane_metrics.iter().map(|metrics| (metrics.clone(), state.figures_of(now, metrics))).collect();
-            (lanes, state.connection.figures(now))
+            (lanes, state.connection.stats(now))
         };
         // `LaneMetrics::stats` asks the kernel, outside the lock.
         let mut lanes: Vec<_> = lanes.iter().map(|(metrics, figures)| metrics.stats(now, figures)).collect();
@@ -739,4 +741,4 @@ impl Drop for StreamShared {
 
 /// How long the end of a process waits beyond a stream's linger: a second for the lanes to close,
 /// and one for a busy machine.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const CLOSE_MARGIN: Duration = Duration::from_secs(2);

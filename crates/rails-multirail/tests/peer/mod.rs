@@ -2,7 +2,7 @@
 
 use rails_multirail::StreamId;
 use rails_proto::{
-    handshake::{Credentials, Hello, Initiator, InitiatorStep, Joined, Message, PREFIX_LEN, Purpose},
+    handshake::{Credentials, HandshakeMessage, Hello, Initiator, InitiatorStep, Joined, PREFIX_LEN, Purpose},
     parameters::TransportParameters,
 };
 use std::net::SocketAddr;
@@ -53,10 +53,10 @@ pub(crate) async fn prove(
         }
         let mut prefix = [0; PREFIX_LEN];
         socket.read_exact(&mut prefix).await.expect("it answers");
-        let mut body = vec![0; Message::body_len(&prefix).expect("the prefix is that of a message")];
+        let mut body = vec![0; HandshakeMessage::body_len(&prefix).expect("the prefix is that of a message")];
         socket.read_exact(&mut body).await.expect("the message is whole");
         match initiator
-            .handle(Message::decode(&prefix, &body).expect("the message is valid"))
+            .handle(HandshakeMessage::decode(&prefix, &body).expect("the message is valid"))
             .expect("the message is in turn")
         {
             InitiatorStep::Send(next) => messages = next,

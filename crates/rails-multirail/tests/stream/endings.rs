@@ -274,7 +274,7 @@ async fn an_empty_write_says_how_the_stream_stands() {
 }
 
 #[tokio::test]
-async fn streams_that_nobody_accepted_are_reset() {
+async fn streams_that_were_not_accepted_are_reset() {
     let rails = rails(1);
     let (listener, addresses) = listener(&rails, &options()).await;
     let mut near = MultiRailStream::connect(&rails, &addresses, &options()).await.unwrap();

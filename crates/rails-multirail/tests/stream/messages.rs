@@ -210,7 +210,7 @@ async fn messages_as_long_as_the_window_allows() {
 }
 
 #[tokio::test]
-async fn a_sender_waits_while_nobody_receives() {
+async fn a_sender_waits_while_no_task_receives() {
     let options = options().longest_chunk(16 << 10).window(64 << 10).send_buffer(32 << 10);
     let (mut near, mut far) = message_pair(&options).await;
     let message = Bytes::from(pattern(1_000));

@@ -9,7 +9,7 @@ use rails_multirail::{
     LaneAddress, Limits, MultiRailListener, MultiRailStream, OpenError, Rails, Scheme, Secret, Security, StreamOptions,
     error::JoinError, in_order_by_name,
 };
-use rails_proto::handshake::{Message, PREFIX_LEN};
+use rails_proto::handshake::{HandshakeMessage, PREFIX_LEN};
 use std::{
     net::SocketAddr,
     sync::{
@@ -82,7 +82,7 @@ async fn pass(
     loop {
         let mut prefix = [0; PREFIX_LEN];
         from.read_exact(&mut prefix).await?;
-        let mut body = vec![0; Message::body_len(&prefix).expect("a message of the handshake")];
+        let mut body = vec![0; HandshakeMessage::body_len(&prefix).expect("a message of the handshake")];
         from.read_exact(&mut body).await?;
         if passed.fetch_add(1, Ordering::SeqCst) >= most {
             // The relay discards further bytes and keeps the connection open.

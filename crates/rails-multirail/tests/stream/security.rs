@@ -7,7 +7,7 @@ use rails_multirail::{
     error::JoinError,
 };
 use rails_proto::{
-    handshake::{Credentials, Hello, Initiator, InitiatorStep, Message, PREFIX_LEN, Purpose},
+    handshake::{Credentials, HandshakeMessage, Hello, Initiator, InitiatorStep, PREFIX_LEN, Purpose},
     parameters::TransportParameters,
 };
 use std::{net::SocketAddr, time::Duration};
@@ -150,7 +150,7 @@ async fn lane_of_one_stream_spliced_into_another() {
 }
 
 /// The messages with which a listener answers a join with a wrong secret.
-async fn answers(address: SocketAddr, stream: StreamId, secret: &Secret) -> Vec<Message> {
+async fn answers(address: SocketAddr, stream: StreamId, secret: &Secret) -> Vec<HandshakeMessage> {
     let mut socket = TcpStream::connect(address).await.unwrap();
     let hello = Hello {
         mode: Mode::Tls,
@@ -170,9 +170,9 @@ async fn answers(address: SocketAddr, stream: StreamId, secret: &Secret) -> Vec<
         if socket.read_exact(&mut prefix).await.is_err() {
             return answers;
         }
-        let mut body = vec![0; Message::body_len(&prefix).unwrap()];
+        let mut body = vec![0; HandshakeMessage::body_len(&prefix).unwrap()];
         socket.read_exact(&mut body).await.unwrap();
-        let message = Message::decode(&prefix, &body).unwrap();
+        let message = HandshakeMessage::decode(&prefix, &body).unwrap();
         answers.push(message.clone());
         if let Ok(InitiatorStep::Send(messages)) = initiator.handle(message) {
             for message in messages {
@@ -191,8 +191,8 @@ async fn join_of_a_foreign_and_of_an_unknown_stream() {
     let mut far = listener.accept().await.unwrap();
     for stream in [near.id(), StreamId([9; 16])] {
         let answers = answers(addresses[0], stream, &secret()).await;
-        let refused = Message::Refused(Refusal::UnknownStream);
-        assert!(matches!(&answers[..], [Message::Challenge(_), last] if *last == refused), "{answers:?}");
+        let refused = HandshakeMessage::Refused(Refusal::UnknownStream);
+        assert!(matches!(&answers[..], [HandshakeMessage::Challenge(_), last] if *last == refused), "{answers:?}");
     }
     assert_eq!(far.lanes_up(), 1);
     near.write_all(b"undisturbed").await.unwrap();
@@ -292,7 +292,7 @@ async fn a_mute_peer_is_told_that_it_makes_room() {
     }
     let mut answer = Vec::new();
     timeout(PATIENCE, mute.read_to_end(&mut answer)).await.expect("the listener answers at once").unwrap();
-    assert_eq!(answer, Message::Refused(Refusal::Busy(Limit::PeerHandshakes)).encode());
+    assert_eq!(answer, HandshakeMessage::Refused(Refusal::Busy(Limit::PeerHandshakes)).encode());
     MultiRailStream::connect(&rails, &addresses, &encrypted()).await.expect("another one makes room");
 }
 

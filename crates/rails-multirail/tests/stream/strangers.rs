@@ -9,7 +9,7 @@ use rails_multirail::{
     Driver, Limit, Limits, Mode, MultiRailListener, MultiRailStream, Rails, Refusal, Security, StreamId, StreamOptions,
 };
 use rails_proto::{
-    handshake::{Credentials, Hello, Message, PREFIX_LEN, Purpose},
+    handshake::{Credentials, HandshakeMessage, Hello, PREFIX_LEN, Purpose},
     parameters::TransportParameters,
 };
 use std::{
@@ -104,7 +104,7 @@ fn floods() -> [Vec<IpAddr>; 2] {
 }
 
 #[tokio::test]
-async fn mute_peers_keep_nobody_out() {
+async fn mute_peers_keep_no_peer_out() {
     let rails = rails(2);
     let options = options().outage_limit(Duration::from_secs(10));
     for sources in floods() {
@@ -139,7 +139,7 @@ async fn mute_peers_keep_nobody_out() {
 /// Each address has as many silent peers as a listener takes from one, and four addresses fill all
 /// its places.
 #[tokio::test]
-async fn peers_that_never_confirm_keep_nobody_out() {
+async fn peers_that_never_confirm_keep_no_peer_out() {
     let rails = rails(1);
     let options = patient(Security::insecure());
     let (listener, addresses) = listener(&rails, &options).await;
@@ -184,7 +184,7 @@ async fn a_busy_rail_keeps_no_other_from_its_lanes() {
         exchange(&mut opened).await;
         let mut answer = Vec::new();
         mute[39].read_to_end(&mut answer).await.unwrap();
-        assert_eq!(answer, Message::Refused(Refusal::Busy(Limit::Handshakes)).encode());
+        assert_eq!(answer, HandshakeMessage::Refused(Refusal::Busy(Limit::Handshakes)).encode());
     });
     let opened = opened.await;
     free.wait();
@@ -209,10 +209,10 @@ async fn a_flood_of_tls_hellos_is_told_to_try_again() {
         let mut socket = socket.connect(addresses[0]).await.unwrap();
         let (mode, purpose, stream) = (Mode::Tls, Purpose::Open, StreamId([number; 16]));
         let hello = Hello { mode, purpose, stream, lane: 0, lanes: 1, parameters, nonce: [1; 32] };
-        socket.write_all(&Message::Hello(hello).encode()).await.unwrap();
+        socket.write_all(&HandshakeMessage::Hello(hello).encode()).await.unwrap();
         let mut answer = [0; PREFIX_LEN];
         timeout(PATIENCE, socket.read_exact(&mut answer)).await.expect("the listener answers at once").unwrap();
-        refused += usize::from(answer[..] == Message::Refused(Refusal::Busy(Limit::PeerTlsRate)).encode()[..]);
+        refused += usize::from(answer[..] == HandshakeMessage::Refused(Refusal::Busy(Limit::PeerTlsRate)).encode()[..]);
     }
     assert!(refused > 0);
     exchange(&mut opened).await;
@@ -224,7 +224,7 @@ type Ends = (MultiRailStream, MultiRailStream);
 
 async fn open(rails: &Rails, listener: &MultiRailListener, to: &[SocketAddr], options: &StreamOptions) -> Ends {
     let both = async { tokio::join!(MultiRailStream::connect(rails, to, options), listener.accept()) };
-    let (near, far) = timeout(PATIENCE, both).await.expect("strangers hold nobody up");
+    let (near, far) = timeout(PATIENCE, both).await.expect("strangers hold no peer up");
     (near.expect("each connect succeeds"), far.unwrap())
 }
 

@@ -185,7 +185,7 @@ const FIRST_PART: usize = 1 << 20;
 #[tokio::test]
 async fn policy_of_the_application() {
     let rails = rails(2);
-    let (near, far) = pair(&rails, &options().own_policy(|| Box::new(InTwoParts { first_had: 0 }))).await;
+    let (near, far) = pair(&rails, &options().custom_policy(|| Box::new(InTwoParts { first_had: 0 }))).await;
     let [sent, _] = moved(near, far, pattern(3 << 20)).await;
     // The policy numbers lanes as they joined.
     let mut carried: Vec<u64> = sent.lanes.iter().map(|lane| lane.bytes_sent).collect();
@@ -214,7 +214,7 @@ impl StripePolicy for Panics {
 #[tokio::test]
 async fn policy_that_panics_is_replaced() {
     let rails = rails(2);
-    let (near, far) = pair(&rails, &options().own_policy(|| Box::new(Panics))).await;
+    let (near, far) = pair(&rails, &options().custom_policy(|| Box::new(Panics))).await;
     moved(near, far, pattern(1 << 20)).await;
 }
 

@@ -62,7 +62,7 @@ pub enum Entry<T> {
     /// The connection has a free place.
     Free(HandshakeId),
     /// Another connection has made room, and is forgotten: the caller ends that one.
-    Instead {
+    Evicting {
         /// The identifier of the newcomer.
         id: HandshakeId,
         /// The handle of the other one.
@@ -116,7 +116,7 @@ impl<T> Handshakes<T> {
             return Entry::Free(self.add(origin, standing, handle));
         };
         match victim.and_then(|id| self.leave(id)) {
-            Some(evicted) => Entry::Instead { id: self.add(origin, standing, handle), evicted, limit },
+            Some(evicted) => Entry::Evicting { id: self.add(origin, standing, handle), evicted, limit },
             None => Entry::Refused(limit),
         }
     }
@@ -224,7 +224,7 @@ mod tests {
 
     fn enter(handshakes: &mut Handshakes<u32>, peer: IpAddr, is_familiar: bool) -> HandshakeId {
         match handshakes.enter(peer, is_familiar, 0) {
-            Entry::Free(id) | Entry::Instead { id, .. } => id,
+            Entry::Free(id) | Entry::Evicting { id, .. } => id,
             Entry::Refused(limit) => panic!("{limit}"),
         }
     }
@@ -254,7 +254,7 @@ mod tests {
         outlast(&mut handshakes, &[honest], std::iter::repeat_n(stranger(2), 1000));
         assert_eq!(handshakes.len(), 65);
         let next = handshakes.enter(stranger(2), false, 3);
-        assert!(matches!(next, Entry::Instead { limit: Limit::PeerHandshakes, .. }), "{next:?}");
+        assert!(matches!(next, Entry::Evicting { limit: Limit::PeerHandshakes, .. }), "{next:?}");
     }
 
     #[test]
@@ -266,7 +266,7 @@ mod tests {
         outlast(&mut handshakes, &[honest], (0..1000).map(stranger));
         assert_eq!(handshakes.len(), 256);
         let next = handshakes.enter(stranger(2000), false, 3);
-        assert!(matches!(next, Entry::Instead { limit: Limit::Handshakes, .. }), "{next:?}");
+        assert!(matches!(next, Entry::Evicting { limit: Limit::Handshakes, .. }), "{next:?}");
     }
 
     #[test]
@@ -341,7 +341,7 @@ mod tests {
         let mute = enter(&mut handshakes, stranger(200), false);
         for round in 0..1000 {
             let flood = handshakes.enter(stranger(1 + round % 4), false, 0);
-            if let Entry::Free(id) | Entry::Instead { id, .. } = flood {
+            if let Entry::Free(id) | Entry::Evicting { id, .. } = flood {
                 handshakes.heard(id, Standing::Proved);
             }
             assert!(others.iter().chain([&mute]).all(|id| handshakes.pending.contains_key(id)), "{flood:?}");
@@ -379,7 +379,7 @@ mod tests {
                         let before = handshakes.pending.clone();
                         let (id, limit) = match handshakes.enter(stranger(peer), is_familiar, 0) {
                             Entry::Free(id) => (id, None),
-                            Entry::Instead { id, limit, .. } => (id, Some(limit)),
+                            Entry::Evicting { id, limit, .. } => (id, Some(limit)),
                             Entry::Refused(_) => continue,
                         };
                         entered.push(id);

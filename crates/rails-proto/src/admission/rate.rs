@@ -62,12 +62,12 @@ impl HandshakeRate {
         let origin = Origin::of(peer);
         let is_busy = |busy: &Busy| now < busy.latest + SECOND;
         let busy = self.origins.get(&origin).copied().filter(is_busy);
-        let spent = busy.map_or(Spent::default(), |busy| busy.spent).and(now, self.each_origin);
+        let spent = busy.map_or(Spent::default(), |busy| busy.spent).after_one(now, self.each_origin);
         if spent.left(now).is_none() {
             return Err(Limit::PeerTlsRate);
         }
         let spent_by_all = if is_familiar { &mut self.familiar_spent } else { &mut self.strangers_spent };
-        let spent_then = spent_by_all.and(now, self.all);
+        let spent_then = spent_by_all.after_one(now, self.all);
         let reserve = if busy.is_some() { SECOND / 4 } else { Duration::ZERO };
         if spent_then.left(now).is_none_or(|left| left < reserve) {
             return Err(Limit::TlsRate);
@@ -81,7 +81,7 @@ impl HandshakeRate {
 
 impl Spent {
     /// The state after one handshake more.
-    fn and(self, now: Instant, rate: Rate) -> Self {
+    fn after_one(self, now: Instant, rate: Rate) -> Self {
         Self(Some(self.0.map_or(now, |whole_at| whole_at.max(now)) + rate.0))
     }
 

@@ -3,7 +3,7 @@
 mod priority;
 
 use bytes::Bytes;
-pub use priority::{NoSuchPriority, Priority};
+pub use priority::{InvalidPriority, Priority};
 
 /// A run of a stream's bytes, which one lane sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,23 +64,23 @@ impl Chunk {
         self.offset + u64::from(self.length) <= consumed && !self.fin
     }
 
-    /// Keeps the first `most` bytes, and returns the rest if there is any. Small messages stay
+    /// Keeps the first `max` bytes, and returns the rest if there is any. Small messages stay
     /// together.
-    pub(crate) fn split_off(&mut self, most: usize) -> Option<Self> {
-        if self.length as usize <= most {
+    pub(crate) fn split_off(&mut self, max: usize) -> Option<Self> {
+        if self.length as usize <= max {
             return None;
         }
-        let offset = self.offset + most as u64;
-        let content = self.content.behind(most as u32)?;
+        let offset = self.offset + max as u64;
+        let content = self.content.after_split(max as u32)?;
         let mut rest = Self { offset, payload: Vec::new(), length: self.length, fin: self.fin, content };
-        let mut left = most;
+        let mut left = max;
         for mut slice in std::mem::take(&mut self.payload) {
             let kept = slice.split_to(left.min(slice.len()));
             left -= kept.len();
             self.payload.extend(Some(kept).filter(|kept| !kept.is_empty()));
             rest.payload.extend(Some(slice).filter(|slice| !slice.is_empty()));
         }
-        (self.length, self.fin) = (most as u32, false);
+        (self.length, self.fin) = (max as u32, false);
         rest.length -= self.length;
         Some(rest)
     }
@@ -89,7 +89,7 @@ impl Chunk {
 impl Content {
     /// The content of the rest, after a split `bytes` behind the beginning; `None` if the content
     /// cannot be split.
-    pub(crate) fn behind(self, bytes: u32) -> Option<Self> {
+    pub(crate) fn after_split(self, bytes: u32) -> Option<Self> {
         match self {
             Self::Bytes => Some(Self::Bytes),
             Self::Packet(_) => None,

@@ -30,7 +30,7 @@ impl Priority {
     }
 
     /// All priorities, the most urgent first.
-    pub fn falling() -> impl Iterator<Item = Self> {
+    pub fn descending() -> impl Iterator<Item = Self> {
         (0..Self::LEVELS as u8).rev().map(Self)
     }
 
@@ -61,13 +61,13 @@ impl From<Priority> for u8 {
 /// The number is no priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("priority {0}: the highest is 7")]
-pub struct NoSuchPriority(u8);
+pub struct InvalidPriority(u8);
 
 impl TryFrom<u8> for Priority {
-    type Error = NoSuchPriority;
+    type Error = InvalidPriority;
 
-    fn try_from(level: u8) -> Result<Self, NoSuchPriority> {
-        Self::new(level).ok_or(NoSuchPriority(level))
+    fn try_from(level: u8) -> Result<Self, InvalidPriority> {
+        Self::new(level).ok_or(InvalidPriority(level))
     }
 }
 
@@ -79,6 +79,6 @@ mod tests {
     fn there_are_eight_priorities() {
         assert_eq!(Priority::new(7), Some(Priority::HIGHEST));
         assert_eq!(Priority::new(8), None);
-        assert!(Priority::falling().is_sorted_by(|a, b| a > b));
+        assert!(Priority::descending().is_sorted_by(|a, b| a > b));
     }
 }

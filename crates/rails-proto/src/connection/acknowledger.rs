@@ -20,7 +20,7 @@ pub(super) struct Acknowledger {
 
 /// The state of the receiving side that each acknowledgement carries.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Told {
+pub(super) struct ReceiveState {
     /// The stream offset that the peer must not pass yet.
     pub(super) limit: u64,
     /// Whether every byte up to the end of the stream has arrived, and this end took them all.
@@ -58,29 +58,29 @@ impl Acknowledger {
     }
 
     /// Whether chunks have arrived that this end has not acknowledged.
-    pub(super) fn owes(&self) -> bool {
+    pub(super) fn has_unacknowledged(&self) -> bool {
         self.since.is_some()
     }
 
     /// Whether this end has told the peer on the lane that everything has arrived.
-    pub(super) fn has_told_the_end(&self) -> bool {
+    pub(super) fn has_acknowledged_end(&self) -> bool {
         self.sent.complete
     }
 
     /// Whether `limit` has moved so far since the last acknowledgement that the peer needs a new
     /// one.
-    pub(super) fn is_limit_news(&self, limit: u64, window: u64) -> bool {
+    pub(super) fn needs_limit_update(&self, limit: u64, window: u64) -> bool {
         limit - self.sent.limit >= part(window, LIMITS_PER_WINDOW)
     }
 
     /// Makes an acknowledgement if one is due, or if a chunk goes out anyway and the
     /// acknowledgement says something new.
-    pub(super) fn acknowledge(&mut self, now: Instant, told: Told, has_chunk: bool) -> Option<Ack> {
-        let Told { limit, complete, window } = told;
+    pub(super) fn acknowledge(&mut self, now: Instant, state: ReceiveState, has_chunk: bool) -> Option<Ack> {
+        let ReceiveState { limit, complete, window } = state;
         let is_news = self.chunks > self.sent.chunks;
         let is_due = complete && (is_news || !self.sent.complete)
             || self.is_due(now, window)
-            || self.is_limit_news(limit, window) && !complete;
+            || self.needs_limit_update(limit, window) && !complete;
         if !(is_due || has_chunk && is_news) {
             return None;
         }

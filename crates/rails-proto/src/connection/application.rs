@@ -120,7 +120,7 @@ impl Connection {
     /// Tells the peer that this end reads no more, unless a lane has told it that everything has
     /// arrived.
     pub(super) fn refuse(&mut self, unread: u64) {
-        if self.takes_nothing() || self.lanes.have_told_the_end() {
+        if self.takes_nothing() || self.lanes.have_acknowledged_end() {
             return;
         }
         self.ending.refuse(self.incoming.bytes_read().saturating_sub(unread));
@@ -136,7 +136,7 @@ impl Connection {
     /// Whether nothing is lost if every lane ends now: the peer has every written byte, and it has
     /// ended its own direction, or the application reads no more.
     pub fn loses_nothing(&self) -> bool {
-        self.bytes_at_risk() == 0 && (self.incoming.is_complete() || self.ending.nobody_reads())
+        self.bytes_at_risk() == 0 && (self.incoming.is_complete() || self.ending.reading_stopped())
     }
 
     /// For how long the lanes still deliver written bytes after the application has dropped the
@@ -150,7 +150,7 @@ impl Connection {
     /// application has dropped the stream, the peer's bytes are acknowledged. A stream that has
     /// failed owes nothing.
     pub fn has_delivered(&self) -> bool {
-        let owes_last_acknowledgement = || self.ending.is_dropped() && self.lanes.owe_acknowledgement();
+        let owes_last_acknowledgement = || self.ending.is_dropped() && self.lanes.have_unacknowledged();
         self.needs_no_lane() || self.is_sending_over() && !self.is_receiving_over() && !owes_last_acknowledgement()
     }
 

@@ -19,20 +19,20 @@ pub(super) struct Ending {
     /// The failure of the stream.
     failure: Option<Failure>,
     /// The application reads no more.
-    nobody_reads: bool,
+    reading_stopped: bool,
     /// The offset up to which this end has read; set when the peer sends bytes that the application
     /// does not read.
     read_to: Option<u64>,
     /// The number of written bytes that the peer has not read, if it reads no more.
     stopped: Option<u64>,
     /// The time for which the lanes deliver the bytes of a stream that the application has dropped.
-    lingers: Option<Countdown>,
+    linger_countdown: Option<Countdown>,
     /// The time to linger and to tell the peer, since the application abandoned the stream or the
     /// stream failed.
-    abandoned: Option<Countdown>,
+    abandon_countdown: Option<Countdown>,
     /// The time for the peer of a stream that is done to dial again, since the peer's kernel closed
     /// or reset the last lane, or that lane left.
-    returns: Option<Countdown>,
+    return_countdown: Option<Countdown>,
     /// Both ends closed a lane that was not leaving after the stream was done, so the peer knows
     /// that the stream is done; or the time for that is over.
     settled: bool,
@@ -40,9 +40,19 @@ pub(super) struct Ending {
 
 impl Ending {
     pub(super) fn new(linger: Duration) -> Self {
-        let (nobody_reads, settled) = (false, false);
-        let (lingers, abandoned, returns) = (None, None, None);
-        Self { linger, failure: None, nobody_reads, read_to: None, stopped: None, lingers, abandoned, returns, settled }
+        let (reading_stopped, settled) = (false, false);
+        let (linger_countdown, abandon_countdown, return_countdown) = (None, None, None);
+        Self {
+            linger,
+            failure: None,
+            reading_stopped,
+            read_to: None,
+            stopped: None,
+            linger_countdown,
+            abandon_countdown,
+            return_countdown,
+            settled,
+        }
     }
 
     /// For how long the lanes still deliver written bytes after the application has dropped the
@@ -86,11 +96,11 @@ impl Ending {
 
     /// The application reads no more.
     pub(super) fn stop_reading(&mut self) {
-        self.nobody_reads = true;
+        self.reading_stopped = true;
     }
 
-    pub(super) fn nobody_reads(&self) -> bool {
-        self.nobody_reads
+    pub(super) fn reading_stopped(&self) -> bool {
+        self.reading_stopped
     }
 
     /// This end tells its peer that it has read the bytes before the offset `read`, and reads no
@@ -111,24 +121,24 @@ impl Ending {
 
     /// Abandons the stream, which has only to end. Returns whether its lanes did not know that.
     pub(super) fn abandon(&mut self, now: Instant) -> bool {
-        let is_news = self.abandoned.is_none();
-        self.abandoned.get_or_insert_with(|| Countdown::new(now, self.linger + FAREWELL));
+        let is_news = self.abandon_countdown.is_none();
+        self.abandon_countdown.get_or_insert_with(|| Countdown::new(now, self.linger + FAREWELL));
         is_news
     }
 
     /// Whether every lane of an abandoned stream ends, even with bytes in flight.
     pub(super) fn has_lingered(&self) -> bool {
-        self.abandoned.as_ref().is_some_and(Countdown::is_over)
+        self.abandon_countdown.as_ref().is_some_and(Countdown::is_over)
     }
 
     /// The application drops the stream, which has bytes to deliver.
     pub(super) fn drop_application(&mut self, now: Instant) {
-        self.lingers = Some(Countdown::new(now, self.linger));
+        self.linger_countdown = Some(Countdown::new(now, self.linger));
     }
 
     /// Whether the application has dropped the stream while there was something to deliver.
     pub(super) fn is_dropped(&self) -> bool {
-        self.lingers.is_some()
+        self.linger_countdown.is_some()
     }
 
     /// Settles a stream that is done: the peer knows of the end, or no peer is left to hear of it.
@@ -146,28 +156,28 @@ impl Ending {
     /// round trip.
     pub(super) fn expect_return(&mut self, now: Instant, rtt: Option<Duration>, limit: Duration) {
         let redial = (REDIAL + REDIAL_ROUND_TRIPS * rtt.unwrap_or_default()).min(limit);
-        self.returns = Some(Countdown::new(now, redial.max(MIN_RETURN)));
+        self.return_countdown = Some(Countdown::new(now, redial.max(MIN_RETURN)));
     }
 
     /// Notes that a lane has come up: the peer learns of the end on it.
     pub(super) fn has_returned(&mut self) {
-        self.returns = None;
+        self.return_countdown = None;
     }
 
     /// When to [handle](Self::handle) the end of the stream next. `is_done` says whether both
     /// directions are over.
     pub(super) fn check_at(&self, is_done: bool) -> Option<Instant> {
-        let lingers = self.lingers.filter(|_| !is_done && self.failure.is_none());
-        let limits = [lingers, self.abandoned, self.returns].into_iter().flatten();
+        let linger_countdown = self.linger_countdown.filter(|_| !is_done && self.failure.is_none());
+        let limits = [linger_countdown, self.abandon_countdown, self.return_countdown].into_iter().flatten();
         limits.filter(|limit| !limit.is_over()).map(|limit| limit.check_at()).min()
     }
 
     /// Counts the time up to `now`. Returns whether the time is over for which a dropped stream
     /// lingers.
     pub(super) fn handle(&mut self, now: Instant) -> bool {
-        let Self { lingers, abandoned, returns, settled, .. } = self;
-        let has_lingered = lingers.as_mut().is_some_and(|limit| limit.count(now));
-        for limit in [abandoned, returns].into_iter().flatten() {
+        let Self { linger_countdown, abandon_countdown, return_countdown, settled, .. } = self;
+        let has_lingered = linger_countdown.as_mut().is_some_and(|limit| limit.count(now));
+        for limit in [abandon_countdown, return_countdown].into_iter().flatten() {
             *settled |= limit.count(now);
         }
         has_lingered && self.failure.is_none()

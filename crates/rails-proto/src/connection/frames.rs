@@ -1,6 +1,6 @@
 //! The frames of a stream: those that a lane sends next, and those that have arrived on it.
 
-use super::{Admission, Connection, Failure, LaneId, NEEDS_NO_ROOM, Transmit, acknowledger::Told};
+use super::{Admission, Connection, Failure, LaneId, NEEDS_NO_ROOM, Transmit, acknowledger::ReceiveState};
 use crate::{
     violation::Violation,
     wire::{Ack, DataHeader, Frame, ResetReason},
@@ -75,8 +75,8 @@ impl Connection {
     /// acknowledgement says something new.
     fn acknowledge(&mut self, now: Instant, lane: LaneId, has_chunk: bool, control: &mut Vec<u8>) -> bool {
         let complete = self.incoming.is_complete() && !self.ending.refuses();
-        let told = Told { limit: self.incoming.limit(), complete, window: self.incoming.window() };
-        let Some(ack) = self.lanes[lane].acknowledge(now, told, has_chunk) else { return false };
+        let state = ReceiveState { limit: self.incoming.limit(), complete, window: self.incoming.window() };
+        let Some(ack) = self.lanes[lane].acknowledge(now, state, has_chunk) else { return false };
         control.extend_from_slice(&Frame::Ack(ack).encode());
         // A dropped stream may owe nothing else.
         self.wakes.supervisor |= self.ending.is_dropped();
@@ -250,7 +250,7 @@ impl Connection {
     /// Refuses new bytes if the application reads no more. A copy that a lost or slow lane causes
     /// does not count: the application has read its bytes.
     pub(super) fn refuse_what_came(&mut self) {
-        if self.ending.nobody_reads() && self.incoming.bytes_held() > 0 {
+        if self.ending.reading_stopped() && self.incoming.bytes_held() > 0 {
             self.refuse(0);
         }
     }

@@ -18,20 +18,20 @@ pub(super) struct Health {
 
 /// The result of a check of a lane's progress.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Progress {
+pub(super) enum CheckOutcome {
     /// The lane is still stalled.
     Stalled,
     /// The lane had stalled, and makes progress again.
-    Answers,
+    Restored,
     /// Nothing on the lane waits for an answer.
-    AtRest,
+    Idle,
     /// The lane has stalled: it has made no progress for too long.
-    Stops {
+    Stalls {
         /// For how long.
         stalled_for: Duration,
     },
     /// The lane may make progress.
-    GoesOn {
+    Waits {
         /// When to check the lane again at the soonest.
         soonest: Instant,
         /// Whether the lane is slow to answer.
@@ -68,27 +68,27 @@ impl Health {
         link: &LinkSample,
         stalled_for: Option<Duration>,
         progress_at: Option<Instant>,
-    ) -> Progress {
+    ) -> CheckOutcome {
         let (rtt, variation) = (link.rtt.unwrap_or_default(), link.rtt_variation.unwrap_or_default());
         let progress_timeout = (PROGRESS_ROUND_TRIPS * rtt + 4 * variation).max(MIN_PROGRESS_TIMEOUT);
         let stalled_for = stalled_for.unwrap_or_default();
         self.progress_timeout = Some(progress_timeout);
         if self.is_stalled() {
             if stalled_for < progress_timeout && !self.link_is_down {
-                return Progress::Answers;
+                return CheckOutcome::Restored;
             }
             self.check_at = (!self.link_is_down).then_some(now + progress_timeout);
-            return Progress::Stalled;
+            return CheckOutcome::Stalled;
         }
-        let Some(progress_at) = progress_at else { return Progress::AtRest };
+        let Some(progress_at) = progress_at else { return CheckOutcome::Idle };
         let unanswered_for = now.saturating_duration_since(progress_at);
         // If acknowledgements come in but no chunk gets through, the lane or the peer is slow, not stalled.
         let stalled_for = stalled_for.min(unanswered_for);
         if stalled_for >= progress_timeout {
-            return Progress::Stops { stalled_for };
+            return CheckOutcome::Stalls { stalled_for };
         }
         let soonest = now + (progress_timeout - stalled_for).clamp(SHORTEST_CHECK_INTERVAL, LONGEST_CHECK_INTERVAL);
-        Progress::GoesOn { soonest, is_slow: unanswered_for >= LONGEST_CHECK_INTERVAL }
+        CheckOutcome::Waits { soonest, is_slow: unanswered_for >= LONGEST_CHECK_INTERVAL }
     }
 
     /// How long the lane may make no progress before it is stalled.

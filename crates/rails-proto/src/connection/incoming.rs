@@ -14,7 +14,7 @@ use bytes::Bytes;
 /// The receiving side of a stream.
 #[derive(Debug)]
 pub(super) struct Incoming {
-    received: Received,
+    received: ReceiveBuffer,
     /// Bytes or messages, once the application has chosen.
     form: Option<Form>,
     /// The longest chunk that this end takes, in bytes.
@@ -29,7 +29,7 @@ pub(super) struct Incoming {
 /// Bytes or messages. The form can change while nothing has arrived and the application has not
 /// chosen.
 #[derive(Debug)]
-enum Received {
+enum ReceiveBuffer {
     Bytes(Reassembler),
     Messages(Box<Inbox>),
 }
@@ -38,7 +38,7 @@ impl Incoming {
     /// Creates the receiving side of an end that tells its peer these parameters.
     pub(super) fn new(parameters: TransportParameters) -> Self {
         let TransportParameters { longest_chunk, window } = parameters;
-        let received = Received::Bytes(Reassembler::new(window));
+        let received = ReceiveBuffer::Bytes(Reassembler::new(window));
         Self { received, form: None, longest_chunk, window, max_window_used: 0, duplicates: ByteCount::default() }
     }
 
@@ -64,8 +64,8 @@ impl Incoming {
     pub(super) fn agree(&mut self, form: Form) -> Result<(), Violation> {
         // The end fits either form.
         let (arrived, is_untouched, end) = match &self.received {
-            Received::Bytes(reassembler) => (Form::Bytes, reassembler.is_untouched(), reassembler.end()),
-            Received::Messages(inbox) => (Form::Messages, inbox.is_untouched(), inbox.end()),
+            ReceiveBuffer::Bytes(reassembler) => (Form::Bytes, reassembler.is_untouched(), reassembler.end()),
+            ReceiveBuffer::Messages(inbox) => (Form::Messages, inbox.is_untouched(), inbox.end()),
         };
         if arrived == form {
             return Ok(());
@@ -74,8 +74,8 @@ impl Incoming {
             return Err(Violation::Form { arrived, expected: form });
         }
         self.received = match form {
-            Form::Bytes => Received::Bytes(Reassembler::with_end(self.window, end)),
-            Form::Messages => Received::Messages(Box::new(Inbox::new(self.window, end))),
+            Form::Bytes => ReceiveBuffer::Bytes(Reassembler::with_end(self.window, end)),
+            Form::Messages => ReceiveBuffer::Messages(Box::new(Inbox::new(self.window, end))),
         };
         Ok(())
     }
@@ -118,21 +118,21 @@ impl Incoming {
     /// Checks the header of a chunk of bytes, or of the end.
     pub(super) fn admit(&self, header: &DataHeader) -> Result<Admission, Violation> {
         match &self.received {
-            Received::Bytes(reassembler) => reassembler.admit(header),
+            ReceiveBuffer::Bytes(reassembler) => reassembler.admit(header),
             // Only the end of the stream comes without content.
-            Received::Messages(_) if header.length == 0 && header.fin => Ok(Admission::New),
-            Received::Messages(_) => Err(Violation::Form { arrived: Form::Bytes, expected: Form::Messages }),
+            ReceiveBuffer::Messages(_) if header.length == 0 && header.fin => Ok(Admission::New),
+            ReceiveBuffer::Messages(_) => Err(Violation::Form { arrived: Form::Bytes, expected: Form::Messages }),
         }
     }
 
     /// Takes a chunk of bytes, or the end.
     pub(super) fn insert(&mut self, header: &DataHeader, payload: Bytes) -> Result<(), Violation> {
         match &mut self.received {
-            Received::Bytes(reassembler) => reassembler.insert(header, payload),
-            Received::Messages(inbox) if header.length == 0 && header.fin => {
+            ReceiveBuffer::Bytes(reassembler) => reassembler.insert(header, payload),
+            ReceiveBuffer::Messages(inbox) if header.length == 0 && header.fin => {
                 inbox.insert(header, &Content::Bytes, payload)
             }
-            Received::Messages(_) => Err(Violation::Form { arrived: Form::Bytes, expected: Form::Messages }),
+            ReceiveBuffer::Messages(_) => Err(Violation::Form { arrived: Form::Bytes, expected: Form::Messages }),
         }
     }
 
@@ -172,111 +172,111 @@ impl Incoming {
     }
 
     pub(super) fn release(&mut self, lane: usize) {
-        if let Received::Messages(inbox) = &mut self.received {
+        if let ReceiveBuffer::Messages(inbox) = &mut self.received {
             inbox.release(lane);
         }
     }
 
     pub(super) fn read(&mut self) -> Option<Bytes> {
         match &mut self.received {
-            Received::Bytes(reassembler) => reassembler.read(),
-            Received::Messages(_) => None,
+            ReceiveBuffer::Bytes(reassembler) => reassembler.read(),
+            ReceiveBuffer::Messages(_) => None,
         }
     }
 
     pub(super) fn read_message(&mut self) -> Option<Delivery> {
         match &mut self.received {
-            Received::Messages(inbox) => inbox.read(),
-            Received::Bytes(_) => None,
+            ReceiveBuffer::Messages(inbox) => inbox.read(),
+            ReceiveBuffer::Bytes(_) => None,
         }
     }
 
     pub(super) fn is_readable(&self) -> bool {
         match &self.received {
-            Received::Bytes(reassembler) => reassembler.is_readable(),
-            Received::Messages(inbox) => inbox.is_readable(),
+            ReceiveBuffer::Bytes(reassembler) => reassembler.is_readable(),
+            ReceiveBuffer::Messages(inbox) => inbox.is_readable(),
         }
     }
 
     pub(super) fn is_complete(&self) -> bool {
         match &self.received {
-            Received::Bytes(reassembler) => reassembler.is_complete(),
-            Received::Messages(inbox) => inbox.is_complete(),
+            ReceiveBuffer::Bytes(reassembler) => reassembler.is_complete(),
+            ReceiveBuffer::Messages(inbox) => inbox.is_complete(),
         }
     }
 
     pub(super) fn is_finished(&self) -> bool {
         match &self.received {
-            Received::Bytes(reassembler) => reassembler.is_finished(),
-            Received::Messages(inbox) => inbox.is_finished(),
+            ReceiveBuffer::Bytes(reassembler) => reassembler.is_finished(),
+            ReceiveBuffer::Messages(inbox) => inbox.is_finished(),
         }
     }
 
     pub(super) fn limit(&self) -> u64 {
         match &self.received {
-            Received::Bytes(reassembler) => reassembler.limit(),
-            Received::Messages(inbox) => inbox.limit(),
+            ReceiveBuffer::Bytes(reassembler) => reassembler.limit(),
+            ReceiveBuffer::Messages(inbox) => inbox.limit(),
         }
     }
 
     pub(super) fn bytes_read(&self) -> u64 {
         match &self.received {
-            Received::Bytes(reassembler) => reassembler.bytes_read(),
-            Received::Messages(inbox) => inbox.bytes_read(),
+            ReceiveBuffer::Bytes(reassembler) => reassembler.bytes_read(),
+            ReceiveBuffer::Messages(inbox) => inbox.bytes_read(),
         }
     }
 
     pub(super) fn bytes_in_order(&self) -> u64 {
         match &self.received {
-            Received::Bytes(reassembler) => reassembler.bytes_in_order(),
-            Received::Messages(inbox) => inbox.bytes_in_order(),
+            ReceiveBuffer::Bytes(reassembler) => reassembler.bytes_in_order(),
+            ReceiveBuffer::Messages(inbox) => inbox.bytes_in_order(),
         }
     }
 
     pub(super) fn bytes_duplicated(&self) -> u64 {
         match &self.received {
-            Received::Bytes(reassembler) => reassembler.bytes_duplicated(),
-            Received::Messages(inbox) => inbox.bytes_duplicated(),
+            ReceiveBuffer::Bytes(reassembler) => reassembler.bytes_duplicated(),
+            ReceiveBuffer::Messages(inbox) => inbox.bytes_duplicated(),
         }
     }
 
     pub(super) fn bytes_held(&self) -> u64 {
         match &self.received {
-            Received::Bytes(reassembler) => reassembler.bytes_held(),
-            Received::Messages(inbox) => inbox.bytes_held(),
+            ReceiveBuffer::Bytes(reassembler) => reassembler.bytes_held(),
+            ReceiveBuffer::Messages(inbox) => inbox.bytes_held(),
         }
     }
 
     /// The memory of the bytes that have arrived, and of chunks that have begun to arrive.
     pub(super) fn memory_held(&self) -> u64 {
         match &self.received {
-            Received::Bytes(reassembler) => reassembler.memory_held(),
-            Received::Messages(inbox) => inbox.bytes_held(),
+            ReceiveBuffer::Bytes(reassembler) => reassembler.memory_held(),
+            ReceiveBuffer::Messages(inbox) => inbox.bytes_held(),
         }
     }
 
     fn window_used(&self) -> u64 {
         match &self.received {
-            Received::Bytes(reassembler) => reassembler.window_used(),
-            Received::Messages(inbox) => inbox.window_used(),
+            ReceiveBuffer::Bytes(reassembler) => reassembler.window_used(),
+            ReceiveBuffer::Messages(inbox) => inbox.window_used(),
         }
     }
 
     /// Bytes that wait for missing ones; `None` of messages.
     pub(super) fn reordered(&self) -> Option<Reordered> {
         match &self.received {
-            Received::Bytes(reassembler) => {
+            ReceiveBuffer::Bytes(reassembler) => {
                 let (bytes, max_bytes) = reassembler.bytes_out_of_order();
                 Some(Reordered { bytes, max_bytes })
             }
-            Received::Messages(_) => None,
+            ReceiveBuffer::Messages(_) => None,
         }
     }
 
     fn messages(&mut self) -> Result<&mut Inbox, Violation> {
         match &mut self.received {
-            Received::Messages(inbox) => Ok(inbox),
-            Received::Bytes(_) => Err(Violation::Form { arrived: Form::Messages, expected: Form::Bytes }),
+            ReceiveBuffer::Messages(inbox) => Ok(inbox),
+            ReceiveBuffer::Bytes(_) => Err(Violation::Form { arrived: Form::Messages, expected: Form::Bytes }),
         }
     }
 }

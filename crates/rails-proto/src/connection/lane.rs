@@ -1,8 +1,8 @@
 //! A lane at one end of a stream.
 
 use super::{
-    acknowledger::{Acknowledger, Told},
-    health::{Health, Progress},
+    acknowledger::{Acknowledger, ReceiveState},
+    health::{CheckOutcome, Health},
     leave::Leave,
     progress::LaneState,
     stalls::{Cause, LaneClock, LaneTimes},
@@ -19,7 +19,7 @@ pub(super) struct Lane {
     /// it since.
     idle: bool,
     /// A wake found the lane idle, and the lane has not asked since.
-    called: bool,
+    woken: bool,
     acknowledger: Acknowledger,
     reset_sent: bool,
     stop_sent: bool,
@@ -74,7 +74,7 @@ impl Lane {
 
     /// Notes that the lane asks for something to send.
     pub(super) fn ask(&mut self) {
-        self.called = false;
+        self.woken = false;
     }
 
     /// Notes that the lane has room, and nothing to send: it is idle.
@@ -83,8 +83,8 @@ impl Lane {
     }
 
     /// Wakes the lane if it is idle. Returns whether it was.
-    pub(super) fn call(&mut self) -> bool {
-        self.called |= self.idle;
+    pub(super) fn wake(&mut self) -> bool {
+        self.woken |= self.idle;
         std::mem::take(&mut self.idle)
     }
 
@@ -93,8 +93,8 @@ impl Lane {
     }
 
     /// Whether a wake found the lane idle, and the lane has not asked since.
-    pub(super) fn is_called(&self) -> bool {
-        self.called
+    pub(super) fn is_woken(&self) -> bool {
+        self.woken
     }
 
     /// Has the lane reset the stream. Returns whether that is news to the peer.
@@ -131,7 +131,7 @@ impl Lane {
 
     /// Whether the lane has left: each end has acknowledged all that the other sent on it.
     pub(super) fn has_left(&self) -> bool {
-        self.leave.is_agreed() && !self.acknowledger.owes()
+        self.leave.is_agreed() && !self.acknowledger.has_unacknowledged()
     }
 
     // Arrivals on the lane.
@@ -158,8 +158,8 @@ impl Lane {
 
     /// Makes an acknowledgement if one is due, or if a chunk goes out anyway and the
     /// acknowledgement says something new.
-    pub(super) fn acknowledge(&mut self, now: Instant, told: Told, has_chunk: bool) -> Option<Ack> {
-        self.acknowledger.acknowledge(now, told, has_chunk)
+    pub(super) fn acknowledge(&mut self, now: Instant, state: ReceiveState, has_chunk: bool) -> Option<Ack> {
+        self.acknowledger.acknowledge(now, state, has_chunk)
     }
 
     // The lane's progress, and its use by the scheduler.
@@ -176,7 +176,7 @@ impl Lane {
         link: &LinkSample,
         stalled_for: Option<Duration>,
         progress_at: Option<Instant>,
-    ) -> Progress {
+    ) -> CheckOutcome {
         self.health.check(now, link, stalled_for, progress_at)
     }
 
@@ -248,7 +248,7 @@ impl Lane {
 
     /// Whether an event has reported the lane as unused.
     pub(super) fn is_unused(&self) -> bool {
-        self.unused.is_told()
+        self.unused.is_reported()
     }
 
     // The lane's time.

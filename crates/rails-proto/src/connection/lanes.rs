@@ -22,7 +22,7 @@ pub(super) struct Lanes {
     lanes: Vec<Lane>,
     /// The slot of the lane that waiting bytes go to first: the one on which the latest chunk has
     /// arrived; before any has, the one that the writer prefers.
-    answering: Option<usize>,
+    preferred: Option<usize>,
     wakes: LaneWakes,
 }
 
@@ -81,13 +81,13 @@ impl Lanes {
     }
 
     /// Whether chunks have arrived that this end has not acknowledged.
-    pub(super) fn owe_acknowledgement(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.is_up() && lane.acknowledger().owes())
+    pub(super) fn have_unacknowledged(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.is_up() && lane.acknowledger().has_unacknowledged())
     }
 
     /// Whether a lane has told the peer that everything has arrived.
-    pub(super) fn have_told_the_end(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.acknowledger().has_told_the_end())
+    pub(super) fn have_acknowledged_end(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.acknowledger().has_acknowledged_end())
     }
 
     // Lanes come and go.
@@ -140,15 +140,15 @@ impl Lanes {
     /// Prefers the lane that `near` gives for waiting bytes, until a chunk has arrived and if the
     /// lane is as good as the others.
     pub(super) fn prefer(&mut self, near: impl FnOnce() -> Option<LaneId>) {
-        if self.answering.is_none() {
-            self.answering = near().map(|lane| lane.0);
+        if self.preferred.is_none() {
+            self.preferred = near().map(|lane| lane.0);
         }
     }
 
     /// A chunk of `length` bytes has arrived whole on `lane`, with a receive window of `window`
     /// bytes: wakes the lane if an acknowledgement is due.
     pub(super) fn arrived(&mut self, now: Instant, lane: LaneId, length: u32, window: u64) {
-        self.answering = Some(lane.0);
+        self.preferred = Some(lane.0);
         if self[lane].arrived(now, length, window) {
             self.wake(lane);
         }
@@ -160,15 +160,15 @@ impl Lanes {
 
     /// Wakes a lane if it is idle.
     pub(super) fn wake(&mut self, lane: LaneId) {
-        if self[lane].call() {
-            self.wakes.call(lane);
+        if self[lane].wake() {
+            self.wakes.wake(lane);
         }
     }
 
     pub(super) fn wake_all(&mut self) {
         for (index, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.is_up()) {
-            lane.call();
-            self.wakes.call(LaneId(index));
+            lane.wake();
+            self.wakes.wake(LaneId(index));
         }
     }
 
@@ -180,17 +180,17 @@ impl Lanes {
         }
         // A lane that another call has woken, and that has room, takes a chunk too: to wake another lane
         // costs more than it saves.
-        for (index, _) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.is_called()) {
+        for (index, _) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.is_woken()) {
             if work > 0 && scheduler.lane(index).in_flight() < NEEDS_NO_ROOM && scheduler.wants(now, index) {
                 work -= 1;
             }
         }
         // The lane of the latest arrival comes first: an answer carries its acknowledgement.
-        for index in self.answering.into_iter().chain(0..self.lanes.len()) {
+        for index in self.preferred.into_iter().chain(0..self.lanes.len()) {
             let Some(lane) = self.lanes.get_mut(index).filter(|lane| lane.is_up() && lane.is_idle()) else { continue };
             if work > 0 && scheduler.wants(now, index) {
-                lane.call();
-                self.wakes.call(LaneId(index));
+                lane.wake();
+                self.wakes.wake(LaneId(index));
                 work -= 1;
             }
         }
@@ -199,8 +199,8 @@ impl Lanes {
     /// The application has read: lanes tell the peer the new limit when it has moved enough.
     pub(super) fn wake_for_limit(&mut self, limit: u64, window: u64) {
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if lane.is_up() && lane.acknowledger().is_limit_news(limit, window) && lane.call() {
-                self.wakes.call(LaneId(index));
+            if lane.is_up() && lane.acknowledger().needs_limit_update(limit, window) && lane.wake() {
+                self.wakes.wake(LaneId(index));
             }
         }
     }

@@ -6,11 +6,11 @@ use std::time::Instant;
 
 /// The reason why a lane does not join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoLane {
+pub enum LaneUpError {
     /// The stream is over.
     StreamOver,
     /// The stream has [`MAX_LANES`](crate::parameters::MAX_LANES) lanes already.
-    Full,
+    TooManyLanes,
 }
 
 impl Connection {
@@ -18,19 +18,19 @@ impl Connection {
     /// leaving the stream, the new one leaves too, and tells the peer.
     ///
     /// # Errors
-    /// [`NoLane`]. Even if the stream has too many lanes, an earlier connection with the number
-    /// ends.
-    pub fn lane_up(&mut self, now: Instant, traits: LaneTraits) -> Result<LaneId, NoLane> {
+    /// [`LaneUpError`]. Even if the stream has too many lanes, an earlier connection with the
+    /// number ends.
+    pub fn lane_up(&mut self, now: Instant, traits: LaneTraits) -> Result<LaneId, LaneUpError> {
         // A stream that is done may still owe the peer its last acknowledgement.
         if self.has_failed() {
-            return Err(NoLane::StreamOver);
+            return Err(LaneUpError::StreamOver);
         }
         let is_leaving = self.lanes.replace(traits.number, &self.scheduler);
-        let lane = self.lanes.join(self.incoming.window()).ok_or(NoLane::Full)?;
+        let lane = self.lanes.join(self.incoming.window()).ok_or(LaneUpError::TooManyLanes)?;
         self.paths.up(traits.number);
         self.scheduler.lane_up(lane.0, traits);
         self.ending.has_returned();
-        self.tell(now, Some(lane), EventKind::Joined);
+        self.push_event(now, Some(lane), EventKind::Joined);
         self.outage.count_join();
         self.watch_for_outage(now);
         self.observe(now);
@@ -59,7 +59,7 @@ impl Connection {
             self.ending.expect_return(now, rtt, self.outage.limit());
             self.wakes.supervisor = true;
         }
-        self.tell(now, Some(lane), EventKind::Ended { bytes_at_risk });
+        self.push_event(now, Some(lane), EventKind::Ended { bytes_at_risk });
         self.watch_for_outage(now);
         // All of them: the lost lane may have been the one that watched over another.
         self.lanes.wake_all();
@@ -72,7 +72,7 @@ impl Connection {
     pub fn leave(&mut self, now: Instant, lane: LaneId) {
         if self.lanes[lane].begin_leave() {
             self.scheduler.lane_mut(lane.0).retire();
-            self.tell(now, Some(lane), EventKind::Leaving);
+            self.push_event(now, Some(lane), EventKind::Leaving);
             self.watch_for_outage(now);
             self.lanes.wake_all();
             self.observe(now);
@@ -130,7 +130,7 @@ impl Connection {
         let (delivered, owes_nothing) =
             (self.scheduler.buffer().delivered(), self.scheduler.flight().is_all_acknowledged());
         if let Some(kind) = self.outage.watch(now, Delivery { has_lane, delivered, owes_nothing }) {
-            self.tell(now, None, kind);
+            self.push_event(now, None, kind);
             if self.outage.limit().is_zero() {
                 self.check_outage(now);
             }

@@ -21,14 +21,13 @@
 //! - `standstill`: whether the stream makes progress; `stalls`: its time by cause;
 //! - `ending`: how the stream ends, or has failed.
 //!
-//! The calls are in `application` and `messages`, `frames`, `membership`, `timeouts` and `figures`.
+//! The calls are in `application` and `messages`, `frames`, `membership`, `timeouts` and `stats`.
 
 mod acknowledger;
 mod application;
 mod ending;
 mod event;
 mod failure;
-mod figures;
 #[cfg(test)]
 mod fixture;
 mod frames;
@@ -44,6 +43,7 @@ mod paths;
 mod progress;
 mod stalls;
 mod standstill;
+mod stats;
 mod timeouts;
 mod unused;
 mod wakes;
@@ -66,11 +66,10 @@ use ending::Ending;
 pub(crate) use ending::FAREWELL;
 pub use event::{Event, EventKind, StallCause};
 pub use failure::Failure;
-pub use figures::{Figures, LaneFigures, Reordered, WindowUse};
 use incoming::Incoming;
 pub use lane::LaneTimeouts;
 use lanes::Lanes;
-pub use membership::NoLane;
+pub use membership::LaneUpError;
 pub use messages::NotForMessages;
 use outage::Outage;
 use paths::Paths;
@@ -81,6 +80,7 @@ use stalls::Clocks;
 pub use stalls::{LaneTimes, Stalls};
 use standstill::Standstill;
 pub use standstill::StandstillCause;
+pub use stats::{ConnectionStats, LaneConnectionStats, Reordered, WindowUse};
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
@@ -205,7 +205,7 @@ impl Connection {
     /// The lanes and tasks to wake since the last call.
     #[must_use = "the lanes and tasks that it names wait for a wake"]
     pub fn take_wakes(&mut self) -> Wakes {
-        self.wakes.supervisor |= self.standstill.take_news();
+        self.wakes.supervisor |= self.standstill.take_new_check();
         self.wakes.take_with(self.lanes.take_wakes())
     }
 

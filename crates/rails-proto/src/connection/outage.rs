@@ -190,7 +190,7 @@ mod tests {
         let failure = loop {
             now += 1_000 * MS;
             stall(&mut connection, now, lane);
-            assert!(connection.is_barren(lane));
+            assert!(connection.is_black_hole(lane));
             now += 8_000 * MS;
             pass(&mut connection, now);
             if let Some(failure) = connection.failure() {
@@ -222,7 +222,7 @@ mod tests {
         let ack = Ack { chunks: 1, limit: 1 << 20, complete: false };
         connection.handle_ack(back + LIMIT, lane, &ack).unwrap();
         assert_eq!(kinds(&mut connection), [EventKind::Resumed { after: 2 * LIMIT - 5 * MS }]);
-        assert!(!connection.is_barren(lane));
+        assert!(!connection.is_black_hole(lane));
     }
 
     /// A lane that is back before the limit has as long as it needs, and no more once it has gone

@@ -68,7 +68,7 @@ pub(super) enum Cause {
 
 /// The activity of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Doing {
+enum Activity {
     Busy,
     NothingToSend,
     WindowFull,
@@ -143,11 +143,11 @@ impl LaneClock {
     /// cause.
     pub(super) fn switch(&mut self, now: Instant, cause: Cause, is_stalled: bool, is_idle: bool) {
         let doing = match cause {
-            _ if is_stalled => Doing::Stalled,
-            _ if !is_idle => Doing::Busy,
-            Cause::NothingToSend | Cause::Drained => Doing::NothingToSend,
-            Cause::WindowFull => Doing::WindowFull,
-            Cause::NoRoom | Cause::NoLane | Cause::LeftToOthers => Doing::LeftToOthers,
+            _ if is_stalled => Activity::Stalled,
+            _ if !is_idle => Activity::Busy,
+            Cause::NothingToSend | Cause::Drained => Activity::NothingToSend,
+            Cause::WindowFull => Activity::WindowFull,
+            Cause::NoRoom | Cause::NoLane | Cause::LeftToOthers => Activity::LeftToOthers,
         };
         self.0.switch(now, Some(doing as usize));
     }

@@ -44,9 +44,9 @@ pub(super) struct Standstill {
     /// When to check next. The stream may have moved by then.
     check_at: Option<Instant>,
     /// Whether an event has reported the standstill.
-    told: bool,
+    is_reported: bool,
     /// Whether the supervisor does not know the time of the check yet.
-    is_news: bool,
+    is_check_new: bool,
 }
 
 impl Standstill {
@@ -63,18 +63,18 @@ impl Standstill {
         let since = self.since?;
         if late >= PAUSE {
             // This end's process was stopped, and the arrivals of that time are still to be taken in.
-            self.since = Some(if self.told { since } else { now });
+            self.since = Some(if self.is_reported { since } else { now });
             self.check_at = Some(now + FIRST_WARNING);
             return None;
         }
         let stood_for = now.saturating_duration_since(since);
         // The first acknowledgement of a distant peer takes several round trips.
         let least = FIRST_WARNING.max(4 * longest_round_trip());
-        if !self.told && stood_for < least {
+        if !self.is_reported && stood_for < least {
             self.check_at = Some(since + least);
             return None;
         }
-        self.told = true;
+        self.is_reported = true;
         self.check_at = Some(now + stood_for);
         Some(stood_for)
     }
@@ -84,7 +84,7 @@ impl Standstill {
     /// the watch.
     pub(super) fn watch(&mut self, now: Instant, awaits_progress: bool, is_covered: impl FnOnce() -> bool) {
         if !awaits_progress {
-            (self.since, self.told) = (None, false);
+            (self.since, self.is_reported) = (None, false);
             return;
         }
         self.since.get_or_insert(now);
@@ -99,21 +99,21 @@ impl Standstill {
             && let Some(since) = self.since
         {
             self.check_at = Some(since + FIRST_WARNING);
-            self.is_news = true;
+            self.is_check_new = true;
         }
     }
 
     /// Calls the check off for a driver that does not know of it yet.
     pub(super) fn call_off(&mut self) {
-        if self.take_news() {
+        if self.take_new_check() {
             self.check_at = None;
         }
     }
 
     /// Whether the check has a time which the driver does not know yet. The driver gets to know it
     /// now.
-    pub(super) fn take_news(&mut self) -> bool {
-        std::mem::take(&mut self.is_news)
+    pub(super) fn take_new_check(&mut self) -> bool {
+        std::mem::take(&mut self.is_check_new)
     }
 
     /// Notes that the stream made progress at `at`: new bytes were acknowledged, have arrived or
@@ -121,7 +121,7 @@ impl Standstill {
     pub(super) fn moved(&mut self, now: Instant, at: Instant) -> Option<Duration> {
         let since = self.since.filter(|since| *since < at)?;
         self.since = Some(at);
-        if !std::mem::take(&mut self.told) {
+        if !std::mem::take(&mut self.is_reported) {
             return None;
         }
         self.check_at = Some(at + FIRST_WARNING);

@@ -2,7 +2,7 @@
 //! of it.
 
 use super::{
-    Connection, Event, EventKind, LaneId, LaneTimeouts, LinkSample, StallCause, StandstillCause, health::Progress,
+    Connection, Event, EventKind, LaneId, LaneTimeouts, LinkSample, StallCause, StandstillCause, health::CheckOutcome,
 };
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ impl Connection {
         if let Some(stood_for) = self.standstill.check(now, longest_round_trip) {
             let has_lane = self.lanes.is_any_usable(&self.scheduler);
             let cause = StandstillCause::of(&self.scheduler, has_lane, self.awaits_sending());
-            self.tell(now, None, EventKind::Standstill { cause, stood_for });
+            self.push_event(now, None, EventKind::Standstill { cause, stood_for });
         }
         if self.ending.handle(now) && !self.is_done() {
             self.end_lingering(now);
@@ -35,7 +35,7 @@ impl Connection {
         self.events.pop_front()
     }
 
-    pub(super) fn tell(&mut self, at: Instant, lane: Option<LaneId>, kind: EventKind) {
+    pub(super) fn push_event(&mut self, at: Instant, lane: Option<LaneId>, kind: EventKind) {
         self.events.push_back(Event { at, lane, kind });
         self.wakes.supervisor = true;
     }
@@ -51,7 +51,7 @@ impl Connection {
     /// The stream made progress at `at`: new bytes were acknowledged, have arrived or were read.
     pub(super) fn has_moved(&mut self, now: Instant, at: Instant) {
         if let Some(after) = self.standstill.moved(now, at) {
-            self.tell(now, None, EventKind::Moved { after });
+            self.push_event(now, None, EventKind::Moved { after });
         }
     }
 
@@ -95,22 +95,22 @@ impl Connection {
         self.scheduler.lane_mut(lane.0).observe(link);
         let progress_at = self.scheduler.lane(lane.0).progress_at();
         match self.lanes[lane].check(now, link, stalled_for, progress_at) {
-            Progress::Stalled => {}
-            Progress::Answers => {
+            CheckOutcome::Stalled => {}
+            CheckOutcome::Restored => {
                 self.scheduler.restore(lane.0);
                 self.has_answered(now, lane);
             }
-            Progress::AtRest => {
+            CheckOutcome::Idle => {
                 if let Some(unused_for) = self.lanes.check_others(now, lane, &mut self.scheduler) {
                     let (own, others) = self.scheduler.arrivals(lane.0);
-                    self.tell(now, Some(lane), EventKind::Unused { unused_for, own, others });
+                    self.push_event(now, Some(lane), EventKind::Unused { unused_for, own, others });
                 }
             }
-            Progress::Stops { stalled_for: stopped_for } => {
+            CheckOutcome::Stalls { stalled_for: stopped_for } => {
                 self.note_transport(now, lane, stalled_for);
                 self.stall(now, lane, StallCause::NoProgress, stopped_for);
             }
-            Progress::GoesOn { soonest, is_slow } => {
+            CheckOutcome::Waits { soonest, is_slow } => {
                 self.note_transport(now, lane, stalled_for);
                 let check_at = self.answer_due(lane).map(|at| at.max(soonest));
                 self.lanes[lane].set_check(check_at);
@@ -163,8 +163,8 @@ impl Connection {
 
     /// Whether `lane` has carried chunks since it joined, and the peer has acknowledged none of
     /// them on it.
-    pub fn is_barren(&self, lane: LaneId) -> bool {
-        self.scheduler.lane(lane.0).is_barren()
+    pub fn is_black_hole(&self, lane: LaneId) -> bool {
+        self.scheduler.lane(lane.0).is_black_hole()
     }
 
     /// A chunk on `lane` waits for an acknowledgement: its driver checks progress when that is due.
@@ -180,7 +180,7 @@ impl Connection {
     /// A stalled lane makes progress again.
     pub(super) fn has_answered(&mut self, now: Instant, lane: LaneId) {
         if let Some(since) = self.lanes[lane].restore() {
-            self.tell(now, Some(lane), EventKind::Restored { after: now.saturating_duration_since(since) });
+            self.push_event(now, Some(lane), EventKind::Restored { after: now.saturating_duration_since(since) });
         }
         self.expect_answer(now, lane);
         self.watch_for_outage(now);
@@ -194,7 +194,7 @@ impl Connection {
         if let Some(at) = self.lanes[lane].stall(now) {
             self.lanes.check_by(lane, at);
         }
-        self.tell(now, Some(lane), EventKind::Stalled { cause, stalled_for, bytes_at_risk });
+        self.push_event(now, Some(lane), EventKind::Stalled { cause, stalled_for, bytes_at_risk });
         self.watch_for_outage(now);
         self.lanes.wake_all();
         self.observe(now);

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(super) struct Unused {
     /// When the next probe is due, while the stream is at work.
-    try_at: Option<Instant>,
+    next_probe_at: Option<Instant>,
     /// The number of probes since the lane was last used.
-    tries: u32,
+    probes: u32,
     /// Whether the lane gets a probe when it asks next.
     due: bool,
     /// How long the lane had left waiting bytes to others when it was last used.
     left_before: Duration,
     /// Whether an event has reported the lane as unused.
-    told: bool,
+    is_reported: bool,
 }
 
 impl Unused {
@@ -27,26 +27,26 @@ impl Unused {
 
     /// Sets a time for the next probe: the stream is at work.
     pub(super) fn begin(&mut self, now: Instant) {
-        self.try_at.get_or_insert(now + probe_interval(self.tries));
+        self.next_probe_at.get_or_insert(now + probe_interval(self.probes));
     }
 
     /// Ends the probes: the stream is not at work any more, or does not need the lane.
     pub(super) fn end(&mut self) {
-        self.try_at = None;
+        self.next_probe_at = None;
     }
 
     /// Starts the probes afresh: the lane had stalled and makes progress again.
     pub(super) fn begin_anew(&mut self) {
-        (self.try_at, self.tries) = (None, 0);
+        (self.next_probe_at, self.probes) = (None, 0);
     }
 
     /// Has the lane get a probe when it asks next, if one is due. Returns whether one is.
     pub(super) fn probe_if_due(&mut self, now: Instant) -> bool {
-        let is_due = self.try_at.is_some_and(|at| now >= at);
+        let is_due = self.next_probe_at.is_some_and(|at| now >= at);
         if is_due {
-            self.tries += 1;
+            self.probes += 1;
             self.due = true;
-            self.try_at = Some(now + probe_interval(self.tries));
+            self.next_probe_at = Some(now + probe_interval(self.probes));
         }
         is_due
     }
@@ -60,14 +60,14 @@ impl Unused {
     /// waiting bytes to others for `left_to_others` so far.
     pub(super) fn report(&mut self, left_to_others: Duration) -> Option<Duration> {
         let unused_for = left_to_others.saturating_sub(self.left_before);
-        (unused_for >= WORTH_TELLING && !std::mem::replace(&mut self.told, true)).then_some(unused_for)
+        (unused_for >= REPORT_AFTER && !std::mem::replace(&mut self.is_reported, true)).then_some(unused_for)
     }
 
     /// Whether an event has reported the lane as unused.
-    pub(super) fn is_told(&self) -> bool {
-        self.told
+    pub(super) fn is_reported(&self) -> bool {
+        self.is_reported
     }
 }
 
 /// An event reports a lane that has left waiting bytes to others for this time.
-const WORTH_TELLING: Duration = Duration::from_secs(2);
+const REPORT_AFTER: Duration = Duration::from_secs(2);

@@ -19,7 +19,7 @@ pub struct Wakes {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct LaneWakes {
     /// The lanes that have something to send.
-    called: u64,
+    woken: u64,
     /// The lanes with an earlier timeout than they know.
     timers: u64,
     /// The lanes that are to stand by.
@@ -30,8 +30,8 @@ impl Wakes {
     /// The lanes to wake: first those that have something to send, then those with an earlier
     /// [timeout](super::Connection::lane_timeouts) than they know.
     pub fn lanes(self) -> impl Iterator<Item = LaneId> {
-        let LaneWakes { called, timers, standing_by } = self.lanes;
-        members(called).chain(members((timers | standing_by) & !called))
+        let LaneWakes { woken, timers, standing_by } = self.lanes;
+        members(woken).chain(members((timers | standing_by) & !woken))
     }
 
     /// Takes the tasks to wake, together with these lanes.
@@ -49,8 +49,8 @@ impl LaneWakes {
     }
 
     /// `lane` has something to send.
-    pub(super) fn call(&mut self, lane: LaneId) {
-        self.called |= 1 << lane.0;
+    pub(super) fn wake(&mut self, lane: LaneId) {
+        self.woken |= 1 << lane.0;
     }
 
     /// `lane` has an earlier timeout than it knows.
@@ -124,7 +124,7 @@ mod tests {
             let _ = connection.take_wakes();
             connection.write(now, byte);
             let wakes = connection.take_wakes();
-            assert_eq!((wakes.lanes.called, wakes.lanes().next()), (1 << lane, Some(LaneId(lane))));
+            assert_eq!((wakes.lanes.woken, wakes.lanes().next()), (1 << lane, Some(LaneId(lane))));
             let mut control = Vec::new();
             let _ = connection.poll_transmit(now, LaneId(lane), &mut control);
             let _ = connection.poll_transmit(now, LaneId(lane), &mut control);

@@ -1,7 +1,7 @@
 //! The side that opens a lane.
 
 use super::{
-    Credentials, HandshakeError, Hello, LONGEST_PLAIN, LONGEST_TLS, Message, Mode, Purpose, Refusal, farewell,
+    Credentials, HandshakeError, HandshakeMessage, Hello, LONGEST_PLAIN, LONGEST_TLS, Mode, Purpose, Refusal, farewell,
     tls::Session, transcript::Transcript,
 };
 use crate::{
@@ -22,7 +22,7 @@ pub struct Initiator {
 #[derive(Debug)]
 pub enum InitiatorStep {
     /// Send these messages, if any, and wait for the next message.
-    Send(Vec<Message>),
+    Send(Vec<HandshakeMessage>),
     /// The lane has joined.
     Joined(Box<Joined>),
 }
@@ -38,7 +38,7 @@ pub struct Joined {
     pub joining: Credentials,
     /// If the lane opens a stream: the message that the initiator sends first if it takes the
     /// stream. Only then does the responder's application get the stream.
-    pub confirmation: Option<Message>,
+    pub confirmation: Option<HandshakeMessage>,
     /// The certificates that the peer has presented in a TLS handshake on this lane, as DER, its
     /// own first; empty if it has presented none.
     pub peer_certificates: Vec<Bytes>,
@@ -71,9 +71,9 @@ impl Joined {
 impl Initiator {
     /// Starts a handshake, and returns the message to send first. The hello's mode is that of the
     /// credentials.
-    pub fn start(credentials: Credentials, hello: Hello) -> (Self, Message) {
+    pub fn start(credentials: Credentials, hello: Hello) -> (Self, HandshakeMessage) {
         let hello = Hello { mode: credentials.mode(), ..hello };
-        (Self { hello, state: InitiatorState::Greeted(credentials) }, Message::Hello(hello))
+        (Self { hello, state: InitiatorState::Greeted(credentials) }, HandshakeMessage::Hello(hello))
     }
 
     /// Takes the responder's next message.
@@ -81,11 +81,11 @@ impl Initiator {
     /// # Errors
     /// [`HandshakeError`] ends the handshake; [`Initiator::farewell`] gives the messages for the
     /// peer.
-    pub fn handle(&mut self, message: Message) -> Result<InitiatorStep, HandshakeError> {
+    pub fn handle(&mut self, message: HandshakeMessage) -> Result<InitiatorStep, HandshakeError> {
         match (message, std::mem::replace(&mut self.state, InitiatorState::Over)) {
-            (Message::Refused(Refusal::Mode), _) => Err(HandshakeError::Mode { ours: self.hello.mode }),
-            (Message::Refused(refusal), _) => Err(HandshakeError::Refused(refusal)),
-            (Message::Challenge(challenge), InitiatorState::Greeted(credentials)) => {
+            (HandshakeMessage::Refused(Refusal::Mode), _) => Err(HandshakeError::Mode { ours: self.hello.mode }),
+            (HandshakeMessage::Refused(refusal), _) => Err(HandshakeError::Refused(refusal)),
+            (HandshakeMessage::Challenge(challenge), InitiatorState::Greeted(credentials)) => {
                 let transcript = Transcript { hello: self.hello, challenge };
                 match credentials {
                     Credentials::TlsClient(client) => {
@@ -98,7 +98,7 @@ impl Initiator {
                     credentials => Ok(InitiatorStep::Send(vec![self.prove(credentials, transcript, Vec::new())])),
                 }
             }
-            (Message::Tls(bytes), InitiatorState::Tls(mut tls, transcript)) => {
+            (HandshakeMessage::Tls(bytes), InitiatorState::Tls(mut tls, transcript)) => {
                 if let Err(error) = tls.handle(&bytes) {
                     // TLS still has an alert to send.
                     self.state = InitiatorState::Tls(tls, transcript);
@@ -113,11 +113,11 @@ impl Initiator {
                 }
                 Ok(InitiatorStep::Send(flight))
             }
-            (Message::Accepted(tag), InitiatorState::Proved { joining, transcript, peer_certificates }) => {
+            (HandshakeMessage::Accepted(tag), InitiatorState::Proved { joining, transcript, peer_certificates }) => {
                 transcript.verify(Role::Responder, joining.key(), &tag)?;
                 let seals = transcript.seals(Role::Initiator, joining.secret())?;
                 let opens = self.hello.purpose == Purpose::Open;
-                let confirmation = opens.then(|| Message::Confirmed(transcript.confirm(joining.key())));
+                let confirmation = opens.then(|| HandshakeMessage::Confirmed(transcript.confirm(joining.key())));
                 Ok(InitiatorStep::Joined(Box::new(Joined {
                     parameters: transcript.challenge.parameters,
                     seals,
@@ -138,16 +138,21 @@ impl Initiator {
     }
 
     /// The messages that tell the peer of an error: TLS's alert, and the refusal.
-    pub fn farewell(&mut self, error: &HandshakeError) -> Vec<Message> {
+    pub fn farewell(&mut self, error: &HandshakeError) -> Vec<HandshakeMessage> {
         match &mut self.state {
             InitiatorState::Tls(tls, _) => farewell(Some(tls), error),
             _ => farewell(None, error),
         }
     }
 
-    fn prove(&mut self, joining: Credentials, transcript: Transcript, peer_certificates: Vec<Bytes>) -> Message {
+    fn prove(
+        &mut self,
+        joining: Credentials,
+        transcript: Transcript,
+        peer_certificates: Vec<Bytes>,
+    ) -> HandshakeMessage {
         let tag = transcript.prove(Role::Initiator, joining.key());
         self.state = InitiatorState::Proved { joining, transcript, peer_certificates };
-        Message::Proof(tag)
+        HandshakeMessage::Proof(tag)
     }
 }

@@ -13,7 +13,7 @@ pub const PREFIX_LEN: usize = 8;
 /// The longest piece of a TLS flight that one message carries, in bytes.
 pub const LONGEST_TLS: usize = 16 << 10;
 
-/// The longest body of any message but [`Message::Tls`], in bytes: that of a hello.
+/// The longest body of any message but [`HandshakeMessage::Tls`], in bytes: that of a hello.
 pub const LONGEST_PLAIN: usize = 64;
 
 /// The longest message of the handshake, in bytes.
@@ -44,7 +44,7 @@ pub type Nonce = [u8; 32];
 
 /// A message of the handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Message {
+pub enum HandshakeMessage {
     /// The initiator asks for a lane.
     Hello(Hello),
     /// The responder asks for a proof.
@@ -169,7 +169,7 @@ pub enum Limit {
     PeerTlsRate,
 }
 
-impl Message {
+impl HandshakeMessage {
     /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
         let (kind, [mode, detail]) = match self {
@@ -237,11 +237,11 @@ impl Message {
     /// Decodes a message from its prefix and the body behind it.
     ///
     /// # Errors
-    /// As [`Message::body_len`], and [`HandshakeError::Field`] if a field has a value that this
-    /// version does not know.
+    /// As [`HandshakeMessage::body_len`], and [`HandshakeError::Field`] if a field has a value that
+    /// this version does not know.
     ///
     /// # Panics
-    /// If `body` is not as long as [`Message::body_len`] says.
+    /// If `body` is not as long as [`HandshakeMessage::body_len`] says.
     pub fn decode(prefix: &[u8; PREFIX_LEN], body: &[u8]) -> Result<Self, HandshakeError> {
         assert_eq!(body.len(), Self::body_len(prefix)?, "the body is as long as the prefix says");
         let [.., kind, mode, detail] = *prefix;
@@ -391,10 +391,10 @@ pub(super) fn array_at<const N: usize>(body: &[u8], at: usize) -> [u8; N] {
     std::array::from_fn(|index| body[at + index])
 }
 
-/// The number at `at`, at most `most`.
-fn number_at(body: &[u8], at: usize, field: &'static str, most: usize) -> Result<u16, HandshakeError> {
+/// The number at `at`, at most `max`.
+fn number_at(body: &[u8], at: usize, field: &'static str, max: usize) -> Result<u16, HandshakeError> {
     let number = u16::from_be_bytes(array_at(body, at));
-    if usize::from(number) > most {
+    if usize::from(number) > max {
         return Err(HandshakeError::Field { field, value: number.into() });
     }
     Ok(number)
@@ -419,22 +419,25 @@ mod tests {
     #[test]
     fn every_refusal_survives_the_wire() {
         for refusal in Refusal::ALL {
-            let bytes = Message::Refused(refusal).encode();
-            assert_eq!(Message::decode(bytes[..].first_chunk().unwrap(), &[]), Ok(Message::Refused(refusal)));
+            let bytes = HandshakeMessage::Refused(refusal).encode();
+            assert_eq!(
+                HandshakeMessage::decode(bytes[..].first_chunk().unwrap(), &[]),
+                Ok(HandshakeMessage::Refused(refusal))
+            );
         }
     }
 
     #[test]
     fn encoding_of_tls_flights() {
         for length in [1, 300, LONGEST_TLS] {
-            let bytes = Message::Tls(vec![7; length]).encode();
+            let bytes = HandshakeMessage::Tls(vec![7; length]).encode();
             let (prefix, body) = bytes.split_first_chunk().unwrap();
-            assert_eq!(Message::body_len(prefix), Ok(length));
-            assert_eq!(Message::decode(prefix, body), Ok(Message::Tls(vec![7; length])));
+            assert_eq!(HandshakeMessage::body_len(prefix), Ok(length));
+            assert_eq!(HandshakeMessage::decode(prefix, body), Ok(HandshakeMessage::Tls(vec![7; length])));
         }
         for length in [0, LONGEST_TLS as u16 + 1, u16::MAX] {
             let [high, low] = length.to_be_bytes();
-            let refused = Message::body_len(&[b'R', b'A', b'I', b'L', VERSION, TLS, high, low]);
+            let refused = HandshakeMessage::body_len(&[b'R', b'A', b'I', b'L', VERSION, TLS, high, low]);
             assert_eq!(refused, Err(HandshakeError::Field { field: "length of a TLS flight", value: length.into() }));
         }
     }
@@ -445,9 +448,10 @@ mod tests {
         let hello = |lane, lanes| {
             let (mode, purpose, stream) = (Mode::Insecure, Purpose::Join, StreamId([7; 16]));
             let bytes =
-                Message::Hello(Hello { mode, purpose, stream, lane, lanes, parameters, nonce: [3; 32] }).encode();
+                HandshakeMessage::Hello(Hello { mode, purpose, stream, lane, lanes, parameters, nonce: [3; 32] })
+                    .encode();
             let (prefix, body) = bytes.split_first_chunk().unwrap();
-            Message::decode(prefix, body).map(drop)
+            HandshakeMessage::decode(prefix, body).map(drop)
         };
         assert_eq!(hello(63, 64), Ok(()));
         assert_eq!(hello(64, 64), Err(HandshakeError::Field { field: "lane number", value: 64 }));
@@ -463,8 +467,8 @@ mod tests {
                 prefix[4] = VERSION;
                 prefix[5] = kind;
             }
-            if let Ok(length) = Message::body_len(&prefix)
-                && let Ok(message) = Message::decode(&prefix, &body[..length])
+            if let Ok(length) = HandshakeMessage::body_len(&prefix)
+                && let Ok(message) = HandshakeMessage::decode(&prefix, &body[..length])
             {
                 let bytes = message.encode();
                 prop_assert_eq!(&bytes[..PREFIX_LEN], &prefix);

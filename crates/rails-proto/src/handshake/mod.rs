@@ -37,8 +37,8 @@ pub use lanes::LanesError;
 #[cfg(feature = "fuzzing")]
 pub(crate) use lanes::{fuzz as fuzz_lanes, fuzz_seed as fuzz_lanes_seed};
 pub use message::{
-    Challenge, Hello, LONGEST_MESSAGE, LONGEST_PLAIN, LONGEST_TLS, Limit, Message, Mode, Nonce, PREFIX_LEN, Purpose,
-    Refusal, StreamId, Tag, VERSION,
+    Challenge, HandshakeMessage, Hello, LONGEST_MESSAGE, LONGEST_PLAIN, LONGEST_TLS, Limit, Mode, Nonce, PREFIX_LEN,
+    Purpose, Refusal, StreamId, Tag, VERSION,
 };
 pub use responder::{Proved, Responder, ResponderStep};
 
@@ -104,7 +104,7 @@ pub enum HandshakeError {
 impl HandshakeError {
     /// Whether another attempt would fail in the same way: the cause lies in the two ends, not in
     /// the network.
-    pub fn is_lasting(&self) -> bool {
+    pub fn is_permanent(&self) -> bool {
         match self {
             Self::Version { .. }
             | Self::Secret
@@ -138,9 +138,9 @@ impl HandshakeError {
 }
 
 /// TLS's alert, if there is one, and the refusal.
-fn farewell(tls: Option<&mut tls::Session>, error: &HandshakeError) -> Vec<Message> {
+fn farewell(tls: Option<&mut tls::Session>, error: &HandshakeError) -> Vec<HandshakeMessage> {
     let alert = tls.map(tls::Session::flight).unwrap_or_default();
-    alert.into_iter().chain(error.refusal().map(Message::Refused)).collect()
+    alert.into_iter().chain(error.refusal().map(HandshakeMessage::Refused)).collect()
 }
 
 #[cfg(test)]

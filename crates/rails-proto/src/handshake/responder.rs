@@ -1,8 +1,8 @@
 //! The side that accepts a lane.
 
 use super::{
-    Challenge, Credentials, HandshakeError, Hello, LONGEST_PLAIN, LONGEST_TLS, Message, Mode, Nonce, Purpose, farewell,
-    tls::Session, transcript::Transcript,
+    Challenge, Credentials, HandshakeError, HandshakeMessage, Hello, LONGEST_PLAIN, LONGEST_TLS, Mode, Nonce, Purpose,
+    farewell, tls::Session, transcript::Transcript,
 };
 use crate::{
     parameters::TransportParameters,
@@ -21,7 +21,7 @@ pub struct Responder {
 #[derive(Debug)]
 pub enum ResponderStep {
     /// Send these messages, if any, and wait for the next message.
-    Send(Vec<Message>),
+    Send(Vec<HandshakeMessage>),
     /// The initiator has proved itself: the responder may trust its hello.
     Proved(Box<Proved>),
 }
@@ -32,7 +32,7 @@ pub struct Proved {
     /// The initiator's hello.
     pub hello: Hello,
     /// The message that lets the lane join.
-    pub accept: Message,
+    pub accept: HandshakeMessage,
     /// The seals of this lane's frames; `None` if the frames are not encrypted.
     pub seals: Option<Seals>,
     /// The credentials with which further lanes of this stream join.
@@ -59,10 +59,10 @@ impl Proved {
     /// # Errors
     /// [`HandshakeError::Disorder`] for another message, [`HandshakeError::Secret`] if its proof is
     /// wrong, [`HandshakeError::Refused`] if the initiator gave up.
-    pub fn confirm(&self, message: &Message) -> Result<(), HandshakeError> {
+    pub fn confirm(&self, message: &HandshakeMessage) -> Result<(), HandshakeError> {
         match message {
-            Message::Confirmed(tag) => self.transcript.verify_confirmed(self.joining.key(), tag),
-            Message::Refused(refusal) => Err(HandshakeError::Refused(*refusal)),
+            HandshakeMessage::Confirmed(tag) => self.transcript.verify_confirmed(self.joining.key(), tag),
+            HandshakeMessage::Refused(refusal) => Err(HandshakeError::Refused(*refusal)),
             _ => Err(HandshakeError::Disorder),
         }
     }
@@ -95,7 +95,7 @@ impl Responder {
         hello: Hello,
         parameters: TransportParameters,
         nonce: Nonce,
-    ) -> Result<(Self, Message), HandshakeError> {
+    ) -> Result<(Self, HandshakeMessage), HandshakeError> {
         if hello.mode != credentials.mode() {
             return Err(HandshakeError::Mode { ours: credentials.mode() });
         }
@@ -105,7 +105,7 @@ impl Responder {
             Credentials::TlsClient(_) => return Err(HandshakeError::Disorder),
             joining => ResponderState::Challenged { joining, peer_certificates: Vec::new() },
         };
-        Ok((Self { transcript: Transcript { hello, challenge }, state }, Message::Challenge(challenge)))
+        Ok((Self { transcript: Transcript { hello, challenge }, state }, HandshakeMessage::Challenge(challenge)))
     }
 
     /// Takes the initiator's next message.
@@ -114,10 +114,10 @@ impl Responder {
     /// [`HandshakeError::Secret`] if the proof is wrong, [`HandshakeError::NoSuchStream`] if it is
     /// wrong for a stream in mode TLS, [`HandshakeError::Tls`], [`HandshakeError::Refused`] if
     /// the initiator gave up. [`Responder::farewell`] gives the messages for the peer.
-    pub fn handle(&mut self, message: Message) -> Result<ResponderStep, HandshakeError> {
+    pub fn handle(&mut self, message: HandshakeMessage) -> Result<ResponderStep, HandshakeError> {
         match (message, std::mem::replace(&mut self.state, ResponderState::Over)) {
-            (Message::Refused(refusal), _) => Err(HandshakeError::Refused(refusal)),
-            (Message::Tls(bytes), ResponderState::Tls(mut tls)) => {
+            (HandshakeMessage::Refused(refusal), _) => Err(HandshakeError::Refused(refusal)),
+            (HandshakeMessage::Tls(bytes), ResponderState::Tls(mut tls)) => {
                 let handled = tls.handle(&bytes);
                 if handled.is_err() || !tls.is_done() {
                     // If TLS has failed, it still has an alert to send.
@@ -130,7 +130,7 @@ impl Responder {
                 self.state = ResponderState::Challenged { joining, peer_certificates: tls.peer_certificates() };
                 Ok(ResponderStep::Send(flight))
             }
-            (Message::Proof(tag), ResponderState::Challenged { joining, peer_certificates }) => {
+            (HandshakeMessage::Proof(tag), ResponderState::Challenged { joining, peer_certificates }) => {
                 let hello = self.transcript.hello;
                 self.transcript.verify(Role::Initiator, joining.key(), &tag).map_err(|error| {
                     match (hello.mode, hello.purpose) {
@@ -138,7 +138,7 @@ impl Responder {
                         _ => error,
                     }
                 })?;
-                let accept = Message::Accepted(self.transcript.prove(Role::Responder, joining.key()));
+                let accept = HandshakeMessage::Accepted(self.transcript.prove(Role::Responder, joining.key()));
                 let seals = self.transcript.seals(Role::Responder, joining.secret())?;
                 Ok(ResponderStep::Proved(Box::new(Proved {
                     hello,
@@ -160,14 +160,14 @@ impl Responder {
     }
 
     /// The messages that tell the peer of an error: TLS's alert, and the refusal.
-    pub fn farewell(&mut self, error: &HandshakeError) -> Vec<Message> {
+    pub fn farewell(&mut self, error: &HandshakeError) -> Vec<HandshakeMessage> {
         match &mut self.state {
             ResponderState::Tls(tls) => farewell(Some(tls), error),
             _ => farewell(None, error),
         }
     }
 
-    fn flight(&mut self) -> Vec<Message> {
+    fn flight(&mut self) -> Vec<HandshakeMessage> {
         match &mut self.state {
             ResponderState::Tls(tls) => tls.flight(),
             _ => Vec::new(),

@@ -55,11 +55,11 @@ fn pinned(pem: &(String, String)) -> Credentials {
 }
 
 /// Encodes a message and decodes it again, as on the wire.
-fn wired(message: &Message) -> Message {
+fn wired(message: &HandshakeMessage) -> HandshakeMessage {
     let bytes = message.encode();
     let prefix = *bytes.first_chunk().unwrap();
-    assert_eq!(bytes.len() - PREFIX_LEN, Message::body_len(&prefix).unwrap());
-    Message::decode(&prefix, &bytes[PREFIX_LEN..]).unwrap()
+    assert_eq!(bytes.len() - PREFIX_LEN, HandshakeMessage::body_len(&prefix).unwrap());
+    HandshakeMessage::decode(&prefix, &bytes[PREFIX_LEN..]).unwrap()
 }
 
 /// Drives both ends of one handshake to its end. An error names the role of the end that found it.
@@ -76,10 +76,10 @@ fn join_through(
     ours: Credentials,
     theirs: Credentials,
     purpose: Purpose,
-    mut between: impl FnMut(char, Message) -> Message,
+    mut between: impl FnMut(char, HandshakeMessage) -> HandshakeMessage,
 ) -> Result<(Joined, Proved), (char, HandshakeError)> {
     let (mut initiator, first) = Initiator::start(ours, hello(purpose));
-    let Message::Hello(hello) = between('i', wired(&first)) else { panic!("a hello comes first") };
+    let HandshakeMessage::Hello(hello) = between('i', wired(&first)) else { panic!("a hello comes first") };
     let (mut responder, challenge) = Responder::start(theirs, hello, TERMS, [9; 32]).map_err(|error| ('r', error))?;
     let mut to_initiator = vec![challenge];
     let mut proved = None;
@@ -157,7 +157,7 @@ fn a_mode_that_is_changed_on_the_way_is_noticed() {
         (encrypted(1), Credentials::Insecure, Mode::Insecure),
     ] {
         let outcome = join_through(ours, theirs, Purpose::Open, |_, message| match message {
-            Message::Hello(hello) => Message::Hello(Hello { mode: lesser, ..hello }),
+            HandshakeMessage::Hello(hello) => HandshakeMessage::Hello(Hello { mode: lesser, ..hello }),
             other => other,
         });
         assert!(matches!(outcome, Err(('r', HandshakeError::Secret))), "{outcome:?}");
@@ -165,35 +165,35 @@ fn a_mode_that_is_changed_on_the_way_is_noticed() {
 }
 
 #[test]
-fn a_refusal_in_another_mode_changes_nobodys_mode() {
+fn a_refusal_in_another_mode_changes_no_mode() {
     let (mut initiator, _) = Initiator::start(encrypted(1), hello(Purpose::Open));
-    let refused = initiator.handle(Message::Refused(Refusal::Mode));
+    let refused = initiator.handle(HandshakeMessage::Refused(Refusal::Mode));
     assert_eq!(refused.unwrap_err(), HandshakeError::Mode { ours: Mode::Encrypted });
 }
 
 #[test]
 fn a_responder_without_the_secret_is_found_out() {
     let (mut initiator, first) = Initiator::start(psk(1), hello(Purpose::Open));
-    let Message::Hello(hello) = first else { panic!() };
+    let HandshakeMessage::Hello(hello) = first else { panic!() };
     let (_, challenge) = Responder::start(psk(2), hello, TERMS, [9; 32]).unwrap();
     initiator.handle(challenge).unwrap();
-    assert_eq!(initiator.handle(Message::Accepted([0; 32])).unwrap_err(), HandshakeError::Secret);
+    assert_eq!(initiator.handle(HandshakeMessage::Accepted([0; 32])).unwrap_err(), HandshakeError::Secret);
 }
 
 #[test]
 fn proof_replayed_or_reflected() {
     let (mut initiator, first) = Initiator::start(psk(1), hello(Purpose::Join));
-    let Message::Hello(hello) = first else { panic!() };
+    let HandshakeMessage::Hello(hello) = first else { panic!() };
     let (_, challenge) = Responder::start(psk(1), hello, TERMS, [9; 32]).unwrap();
     let InitiatorStep::Send(messages) = initiator.handle(challenge).unwrap() else { panic!() };
-    let [Message::Proof(tag)] = messages[..] else { panic!() };
+    let [HandshakeMessage::Proof(tag)] = messages[..] else { panic!() };
     let (mut again, _) = Responder::start(psk(1), hello, TERMS, [10; 32]).unwrap();
     assert_eq!(
-        again.handle(Message::Proof(tag)).unwrap_err(),
+        again.handle(HandshakeMessage::Proof(tag)).unwrap_err(),
         HandshakeError::Secret,
         "replayed against a fresh nonce"
     );
-    assert_eq!(initiator.handle(Message::Accepted(tag)).unwrap_err(), HandshakeError::Secret, "reflected");
+    assert_eq!(initiator.handle(HandshakeMessage::Accepted(tag)).unwrap_err(), HandshakeError::Secret, "reflected");
 }
 
 #[test]
@@ -201,17 +201,17 @@ fn a_changed_field_is_noticed() {
     let pem = certificate();
     for (ours, theirs) in [(psk(1), psk(1)), (encrypted(1), encrypted(1)), (pinned(&pem), server(&pem))] {
         let outcome = join_through(ours.clone(), theirs.clone(), Purpose::Open, |_, message| match message {
-            Message::Hello(mut hello) => {
+            HandshakeMessage::Hello(mut hello) => {
                 hello.parameters.window += 1;
-                Message::Hello(hello)
+                HandshakeMessage::Hello(hello)
             }
             other => other,
         });
         assert!(matches!(outcome, Err(('r', HandshakeError::Secret))), "{outcome:?}");
         let outcome = join_through(ours, theirs, Purpose::Open, |_, message| match message {
-            Message::Challenge(mut challenge) => {
+            HandshakeMessage::Challenge(mut challenge) => {
                 challenge.parameters.longest_chunk -= 1;
-                Message::Challenge(challenge)
+                HandshakeMessage::Challenge(challenge)
             }
             other => other,
         });
@@ -222,16 +222,17 @@ fn a_changed_field_is_noticed() {
 #[test]
 fn messages_out_of_turn_and_other_protocols_are_named() {
     let (mut initiator, first) = Initiator::start(psk(1), hello(Purpose::Open));
-    assert_eq!(initiator.handle(Message::Accepted([0; 32])).unwrap_err(), HandshakeError::Disorder);
-    let Message::Hello(hello) = first else { panic!() };
-    for message in [Message::Accepted([0; 32]), Message::Hello(hello), Message::Tls(vec![1])] {
+    assert_eq!(initiator.handle(HandshakeMessage::Accepted([0; 32])).unwrap_err(), HandshakeError::Disorder);
+    let HandshakeMessage::Hello(hello) = first else { panic!() };
+    for message in [HandshakeMessage::Accepted([0; 32]), HandshakeMessage::Hello(hello), HandshakeMessage::Tls(vec![1])]
+    {
         let (mut responder, _) = Responder::start(psk(1), hello, TERMS, [0; 32]).unwrap();
         assert_eq!(responder.handle(message).unwrap_err(), HandshakeError::Disorder);
     }
-    assert_eq!(Message::body_len(b"GET / HT"), Err(HandshakeError::NotRails { first: *b"GET " }));
+    assert_eq!(HandshakeMessage::body_len(b"GET / HT"), Err(HandshakeError::NotRails { first: *b"GET " }));
     let mut old: [u8; PREFIX_LEN] = *first.encode().first_chunk().unwrap();
     old[4] = 1;
-    assert_eq!(Message::body_len(&old), Err(HandshakeError::Version { theirs: 1 }));
+    assert_eq!(HandshakeMessage::body_len(&old), Err(HandshakeError::Version { theirs: 1 }));
 }
 
 #[test]
@@ -254,7 +255,7 @@ fn alert_to_an_untrusted_server() {
     let other_authority = client(TlsClient::trusting(ours.0.as_bytes(), "rails.example").unwrap());
     for credentials in [pinned(&ours), other_name, other_authority] {
         let (mut initiator, first) = Initiator::start(credentials, hello(Purpose::Open));
-        let Message::Hello(hello) = first else { panic!() };
+        let HandshakeMessage::Hello(hello) = first else { panic!() };
         let (mut responder, challenge) = Responder::start(server(&theirs), hello, TERMS, [9; 32]).unwrap();
         let InitiatorStep::Send(flight) = initiator.handle(challenge).unwrap() else { panic!() };
         let ResponderStep::Send(flight) = responder.handle(flight[0].clone()).unwrap() else { panic!() };
@@ -264,7 +265,10 @@ fn alert_to_an_untrusted_server() {
             "{error:?}"
         );
         let farewell = initiator.farewell(&error);
-        assert!(matches!(farewell[..], [Message::Tls(_), Message::Refused(Refusal::Tls)]), "{farewell:?}");
+        assert!(
+            matches!(farewell[..], [HandshakeMessage::Tls(_), HandshakeMessage::Refused(Refusal::Tls)]),
+            "{farewell:?}"
+        );
         let told = responder.handle(farewell[0].clone()).unwrap_err();
         assert!(
             matches!(&told, HandshakeError::Tls(error) if matches!(**error, rustls::Error::AlertReceived(_))),
@@ -308,10 +312,10 @@ fn a_tls_flight_that_is_changed_is_noticed() {
     for (from, at) in [('i', 60), ('i', 100), ('r', 60), ('r', 200), ('r', 400)] {
         let mut done = false;
         let outcome = join_through(pinned(&pem), server(&pem), Purpose::Open, |sender, message| match message {
-            Message::Tls(mut flight) if sender == from && flight.len() > at && !done => {
+            HandshakeMessage::Tls(mut flight) if sender == from && flight.len() > at && !done => {
                 flight[at] ^= 1;
                 done = true;
-                Message::Tls(flight)
+                HandshakeMessage::Tls(flight)
             }
             other => other,
         });
@@ -336,6 +340,7 @@ fn tls_flights_without_end_are_cut_off() {
             flight[start..start + 4].copy_from_slice(&[1, 0, 255, 255]);
         }
     }
-    let error = flight.chunks(LONGEST_TLS).find_map(|piece| responder.handle(Message::Tls(piece.to_vec())).err());
+    let error =
+        flight.chunks(LONGEST_TLS).find_map(|piece| responder.handle(HandshakeMessage::Tls(piece.to_vec())).err());
     assert!(matches!(error, Some(HandshakeError::TlsTooLong | HandshakeError::Tls(_))), "{error:?}");
 }

@@ -1,6 +1,6 @@
 //! The messages of a handshake, and the proofs and keys derived from them.
 
-use super::{Challenge, HandshakeError, Hello, Message, Tag};
+use super::{Challenge, HandshakeError, HandshakeMessage, Hello, Tag};
 use crate::{
     seal::{self, PacketRole, PacketSeals, Role, Seals},
     secret::Secret,
@@ -91,7 +91,7 @@ impl Transcript {
     }
 
     fn bytes(&self) -> Vec<u8> {
-        [Message::Hello(self.hello).encode(), Message::Challenge(self.challenge).encode()].concat()
+        [HandshakeMessage::Hello(self.hello).encode(), HandshakeMessage::Challenge(self.challenge).encode()].concat()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The end of a lane.
 
-use super::{LaneError, Stream};
+use super::{LaneError, StreamAccess};
 use crate::connection::{FAREWELL, LaneId};
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ impl Closing {
 
     /// This end stops reading the lane. Either the peer has closed its side, as it may once the
     /// stream is over or the lane is leaving it; or reading has failed.
-    pub(super) fn received<S: Stream>(
+    pub(super) fn received<S: StreamAccess>(
         &mut self,
         now: Instant,
         stream: &mut S,

@@ -22,8 +22,8 @@ pub use receive::{READ_AHEAD, Received};
 pub use send::Next;
 use std::ops::DerefMut;
 
-/// The stream and the memory that a lane's driver lends it.
-pub trait Stream {
+/// Access to the stream and to memory, which a lane's driver lends it.
+pub trait StreamAccess {
     /// Memory for a chunk.
     type Buffer: DerefMut<Target = [u8]>;
 
@@ -53,7 +53,7 @@ pub trait Stream {
 }
 
 /// A stream on one thread, with memory from the allocator.
-impl Stream for Connection {
+impl StreamAccess for Connection {
     type Buffer = Vec<u8>;
 
     fn with<T>(&mut self, act: impl FnOnce(&mut Connection) -> T) -> T {

@@ -1,6 +1,6 @@
 //! The progress of a lane, from the transport's figures.
 
-use super::Stream;
+use super::StreamAccess;
 use crate::connection::{LaneId, LaneTimeouts, LinkSample};
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ impl Progress {
 
     /// Handles [`LaneTimeouts::progress`] when its time has come, and returns the lane's next
     /// timeouts.
-    pub(super) fn handle_timeout<S: Stream>(
+    pub(super) fn handle_timeout<S: StreamAccess>(
         &mut self,
         now: Instant,
         stream: &mut S,

@@ -1,7 +1,7 @@
 //! A whole lane: its two halves, its timeouts and its end.
 
 use super::{
-    LaneError, Stream, TransportSample,
+    LaneError, StreamAccess, TransportSample,
     closing::Closing,
     outgoing::Outgoing,
     progress::Progress,
@@ -74,7 +74,7 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
     /// The driver's next step on the sending side. A lane that takes a chunk keeps it, so it takes
     /// none before the driver has found out that the connection has room for it. A lane with
     /// few bytes in flight always has room.
-    pub fn transmit<S: Stream<Buffer = B>>(&mut self, now: Instant, stream: &mut S, has_room: bool) -> Next {
+    pub fn transmit<S: StreamAccess<Buffer = B>>(&mut self, now: Instant, stream: &mut S, has_room: bool) -> Next {
         if !self.is_sending() {
             return Next::Idle;
         }
@@ -146,7 +146,7 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
     /// number of bytes, as readv(2) does without waiting: 0 if the peer has closed its side,
     /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there are none. The same call reads ahead the
     /// bytes behind a chunk.
-    pub fn receive<S: Stream<Buffer = B>>(
+    pub fn receive<S: StreamAccess<Buffer = B>>(
         &mut self,
         now: Instant,
         stream: &mut S,
@@ -197,7 +197,7 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
     }
 
     /// Ends receiving: the peer has closed its side, or the connection has failed.
-    pub fn close_receiving<S: Stream>(&mut self, now: Instant, stream: &mut S, end: Result<(), LaneError>) {
+    pub fn close_receiving<S: StreamAccess>(&mut self, now: Instant, stream: &mut S, end: Result<(), LaneError>) {
         if self.end.is_none() && self.closing.is_receiving() {
             self.end = self.closing.received(now, stream, end);
         }
@@ -205,7 +205,7 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
 
     /// When the driver calls [`handle_timeout`](Self::handle_timeout), at most
     /// [`TIMER_SLACK`](crate::parameters::TIMER_SLACK) later. Every other call may change it.
-    pub fn poll_timeout<S: Stream>(&mut self, stream: &mut S) -> Option<Instant> {
+    pub fn poll_timeout<S: StreamAccess>(&mut self, stream: &mut S) -> Option<Instant> {
         if self.is_stale {
             let timeouts = stream.with(|connection| connection.lane_timeouts(self.lane));
             self.note(timeouts);
@@ -219,7 +219,7 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
 
     /// Drops timeouts that are not needed any more. The driver calls this when nothing has come or
     /// gone for a while.
-    pub fn rest<S: Stream>(&mut self, stream: &mut S) {
+    pub fn rest<S: StreamAccess>(&mut self, stream: &mut S) {
         let timeouts = stream.with(|connection| {
             connection.rest(self.lane);
             connection.lane_timeouts(self.lane)
@@ -228,7 +228,7 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
     }
 
     /// Handles the timeouts that are due at `now`; `sample` asks the transport for its figures.
-    pub fn handle_timeout<S: Stream>(
+    pub fn handle_timeout<S: StreamAccess>(
         &mut self,
         now: Instant,
         stream: &mut S,

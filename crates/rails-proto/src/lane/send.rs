@@ -1,6 +1,6 @@
 //! The sending half of a lane.
 
-use super::{Stream, outgoing::Outgoing};
+use super::{StreamAccess, outgoing::Outgoing};
 use crate::{
     connection::{LaneId, LaneTimeouts, NEEDS_NO_ROOM, Transmit},
     seal::Sealer,
@@ -37,7 +37,7 @@ impl Sender {
     /// Creates the half of a lane that has joined, with a `sealer` if its frames are sealed. At
     /// most `max_unsent` bytes may wait unsent in the connection, if that can be limited.
     pub(super) fn new(lane: LaneId, sealer: Option<Sealer>, max_unsent: Option<u64>) -> Self {
-        let unsent = max_unsent.map(|most| UnsentLimit { most, now: most });
+        let unsent = max_unsent.map(|max| UnsentLimit { max, current: max });
         Self { lane, outgoing: Some(Outgoing::new(sealer)), in_flight: 0, unsent }
     }
 
@@ -47,7 +47,12 @@ impl Sender {
 
     /// Decides the next step when all that is outgoing is submitted. Returns the lane's timeouts
     /// too.
-    pub(super) fn next<S: Stream>(&mut self, now: Instant, stream: &mut S, has_room: bool) -> (Next, LaneTimeouts) {
+    pub(super) fn next<S: StreamAccess>(
+        &mut self,
+        now: Instant,
+        stream: &mut S,
+        has_room: bool,
+    ) -> (Next, LaneTimeouts) {
         let lane = self.lane;
         let outgoing = self.outgoing.as_mut().expect(LENT);
         let control = outgoing.frames();
@@ -103,8 +108,8 @@ const LENT: &str = "the outgoing bytes are here";
 #[derive(Debug)]
 struct UnsentLimit {
     /// The limit that the connection began with, and the greatest that this end sets.
-    most: u64,
-    now: u64,
+    max: u64,
+    current: u64,
 }
 
 impl UnsentLimit {
@@ -112,11 +117,12 @@ impl UnsentLimit {
     /// lane is never idle, and it has room for a whole chunk as soon as the one before is on
     /// its way. A limit somewhat too high costs less than a system call.
     fn follow(&mut self, chunk_length: usize) -> Option<u64> {
-        let wanted = (2 * chunk_length as u64).min(self.most);
-        let is_large =
-            wanted > self.now + self.now / 8 || wanted < self.now / 2 || wanted == self.most && self.now < self.most;
+        let wanted = (2 * chunk_length as u64).min(self.max);
+        let is_large = wanted > self.current + self.current / 8
+            || wanted < self.current / 2
+            || wanted == self.max && self.current < self.max;
         is_large.then(|| {
-            self.now = wanted;
+            self.current = wanted;
             wanted
         })
     }

@@ -15,7 +15,7 @@ pub(super) struct Assembly {
     pieces: BTreeMap<u32, Piece>,
     /// Parts that arrived whole on one lane while another held their piece, with their offsets; no
     /// two overlap.
-    came_meanwhile: Vec<(u32, Bytes)>,
+    waiting_parts: Vec<(u32, Bytes)>,
     /// The bytes in full pieces.
     filled: u32,
     total: u32,
@@ -26,11 +26,11 @@ struct Piece {
     /// Empty while a lane holds the piece.
     bytes: MessageBuffer,
     length: u32,
-    state: AssemblyState,
+    state: PieceState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AssemblyState {
+enum PieceState {
     Empty,
     /// A lane fills the piece, and has filled the first `filled` bytes.
     Taken {
@@ -53,8 +53,8 @@ impl Assembly {
     /// Creates a message that is as long as `buffer`.
     pub(super) fn new(buffer: MessageBuffer) -> Self {
         let total = buffer.len() as u32;
-        let pieces = BTreeMap::from([(0, Piece::new(buffer, AssemblyState::Empty))]);
-        Self { pieces, came_meanwhile: Vec::new(), filled: 0, total }
+        let pieces = BTreeMap::from([(0, Piece::new(buffer, PieceState::Empty))]);
+        Self { pieces, waiting_parts: Vec::new(), filled: 0, total }
     }
 
     pub(super) fn pieces(&self) -> usize {
@@ -64,10 +64,10 @@ impl Assembly {
     /// Gives the part to `lane` to fill, if no byte of it is full or claimed.
     pub(super) fn claim(&mut self, lane: u8, at: u32, length: u32) -> bool {
         let Some((&from, piece)) = self.pieces.range(..=at).next_back() else { return false };
-        if piece.state != AssemblyState::Empty || at + length > from + piece.length {
+        if piece.state != PieceState::Empty || at + length > from + piece.length {
             return false;
         }
-        self.carve(from, at, length, AssemblyState::Taken { lane, filled: 0, in_hand: false });
+        self.carve(from, at, length, PieceState::Taken { lane, filled: 0, in_hand: false });
         true
     }
 
@@ -76,7 +76,7 @@ impl Assembly {
     pub(super) fn lend(&mut self, lane: u8, at: u32) -> Option<MessageBuffer> {
         let piece = self.pieces.get_mut(&at)?;
         match &mut piece.state {
-            AssemblyState::Taken { lane: holder, in_hand, .. } if *holder == lane && !*in_hand => {
+            PieceState::Taken { lane: holder, in_hand, .. } if *holder == lane && !*in_hand => {
                 *in_hand = true;
                 Some(std::mem::take(&mut piece.bytes))
             }
@@ -89,8 +89,8 @@ impl Assembly {
     pub(super) fn give_back(&mut self, lane: u8, at: u32, bytes: MessageBuffer, filled: u32) -> Vec<Ousted> {
         let Some(piece) = self.pieces.get_mut(&at) else { return Vec::new() };
         piece.bytes = bytes;
-        piece.state = AssemblyState::Taken { lane, filled, in_hand: false };
-        let came = std::mem::take(&mut self.came_meanwhile);
+        piece.state = PieceState::Taken { lane, filled, in_hand: false };
+        let came = std::mem::take(&mut self.waiting_parts);
         came.into_iter().flat_map(|(at, part)| self.copy(at, &part).1).collect()
     }
 
@@ -98,16 +98,16 @@ impl Assembly {
     pub(super) fn fill(&mut self, at: u32, bytes: MessageBuffer) {
         let Some(piece) = self.pieces.get_mut(&at) else { return };
         self.filled += piece.length;
-        *piece = Piece::new(bytes, AssemblyState::Full);
+        *piece = Piece::new(bytes, PieceState::Full);
         self.join(at);
     }
 
     /// `lane` does not go on with the piece at `at`.
     pub(super) fn release(&mut self, lane: u8, at: u32) {
         if let Some(piece) = self.pieces.get_mut(&at)
-            && matches!(piece.state, AssemblyState::Taken { lane: holder, .. } if holder == lane)
+            && matches!(piece.state, PieceState::Taken { lane: holder, .. } if holder == lane)
         {
-            piece.state = AssemblyState::Empty;
+            piece.state = PieceState::Empty;
             self.join(at);
         }
     }
@@ -123,17 +123,17 @@ impl Assembly {
             let until = end.min(begins + piece.length);
             let slice = part.slice((from - at) as usize..(until - at) as usize);
             match piece.state {
-                AssemblyState::Full => {}
-                AssemblyState::Taken { in_hand: true, .. } => self.keep_meanwhile(from, slice),
-                AssemblyState::Taken { lane, filled, .. } => {
+                PieceState::Full => {}
+                PieceState::Taken { in_hand: true, .. } => self.keep_part(from, slice),
+                PieceState::Taken { lane, filled, .. } => {
                     let mut buffer = BytesMut::zeroed(piece.length as usize);
                     buffer[..filled as usize].copy_from_slice(&piece.bytes[..filled as usize]);
                     ousted.push(Ousted { lane, buffer });
-                    piece.state = AssemblyState::Empty;
+                    piece.state = PieceState::Empty;
                     continue;
                 }
-                AssemblyState::Empty => {
-                    self.carve(begins, from, slice.len() as u32, AssemblyState::Full);
+                PieceState::Empty => {
+                    self.carve(begins, from, slice.len() as u32, PieceState::Full);
                     if let Some(piece) = self.pieces.get_mut(&from) {
                         piece.bytes.copy_from_slice(&slice);
                     }
@@ -150,14 +150,14 @@ impl Assembly {
     /// Keeps a part of a piece that a lane holds, unless the same has come before. An honest peer
     /// cuts a part anew, and never across an earlier cut; of another peer's overlapping parts
     /// the last one stays, so that all together are no longer than the message.
-    fn keep_meanwhile(&mut self, at: u32, part: Bytes) {
+    fn keep_part(&mut self, at: u32, part: Bytes) {
         let end = |at: u32, part: &Bytes| at + part.len() as u32;
         let until = end(at, &part);
-        if self.came_meanwhile.iter().any(|(from, known)| *from <= at && until <= end(*from, known)) {
+        if self.waiting_parts.iter().any(|(from, known)| *from <= at && until <= end(*from, known)) {
             return;
         }
-        self.came_meanwhile.retain(|(from, known)| end(*from, known) <= at || until <= *from);
-        self.came_meanwhile.push((at, part));
+        self.waiting_parts.retain(|(from, known)| end(*from, known) <= at || until <= *from);
+        self.waiting_parts.push((at, part));
     }
 
     /// Takes the message, if all of it has arrived.
@@ -169,15 +169,15 @@ impl Assembly {
     }
 
     /// Cuts a piece out of an empty piece that no lane holds.
-    fn carve(&mut self, from: u32, at: u32, length: u32, state: AssemblyState) {
+    fn carve(&mut self, from: u32, at: u32, length: u32, state: PieceState) {
         let Some(mut piece) = self.pieces.remove(&from) else { return };
         let mut middle = piece.bytes.split_off((at - from) as usize);
         let behind = middle.split_off(length as usize);
         if !piece.bytes.is_empty() {
-            self.pieces.insert(from, Piece::new(piece.bytes, AssemblyState::Empty));
+            self.pieces.insert(from, Piece::new(piece.bytes, PieceState::Empty));
         }
         if !behind.is_empty() {
-            self.pieces.insert(at + length, Piece::new(behind, AssemblyState::Empty));
+            self.pieces.insert(at + length, Piece::new(behind, PieceState::Empty));
         }
         self.pieces.insert(at, Piece::new(middle, state));
     }
@@ -209,7 +209,7 @@ impl Assembly {
 }
 
 impl Piece {
-    fn new(bytes: MessageBuffer, state: AssemblyState) -> Self {
+    fn new(bytes: MessageBuffer, state: PieceState) -> Self {
         Self { length: bytes.len() as u32, bytes, state }
     }
 }
@@ -283,7 +283,7 @@ mod tests {
         let parts = [(0, 4), (0, 10), (0, 10), (3, 5), (0, 10), (9, 1)];
         for (at, length) in parts.into_iter().cycle().take(100) {
             assert_eq!(assembly.copy(at, &Bytes::from(vec![9; length])).0, 0);
-            let kept: usize = assembly.came_meanwhile.iter().map(|(_, part)| part.len()).sum();
+            let kept: usize = assembly.waiting_parts.iter().map(|(_, part)| part.len()).sum();
             assert!(kept <= 10, "{kept} bytes");
         }
         assert_eq!(assembly.give_back(0, 0, piece, 0).len(), 1);

@@ -35,25 +35,25 @@ pub struct Message {
 }
 
 /// How much of the window and of the stream's offsets a packet of `bytes` bytes takes up, in whole
-/// slots. It includes [`BESIDE_PACKET`] bytes for the packet's overhead, so that the window covers
-/// the overhead too.
+/// slots. It includes [`PACKET_OVERHEAD`] bytes for the packet's overhead, so that the window
+/// covers the overhead too.
 pub fn packet_space(bytes: u32) -> u64 {
-    (u64::from(bytes) + BESIDE_PACKET).div_ceil(SLOT) * SLOT
+    (u64::from(bytes) + PACKET_OVERHEAD).div_ceil(SLOT) * SLOT
 }
 
-/// As [`packet_space`], for a large message, which has an overhead of [`BESIDE_MESSAGE`] bytes.
+/// As [`packet_space`], for a large message, which has an overhead of [`MESSAGE_OVERHEAD`] bytes.
 pub fn message_space(bytes: u32) -> u64 {
-    (u64::from(bytes) + BESIDE_MESSAGE).div_ceil(SLOT) * SLOT
+    (u64::from(bytes) + MESSAGE_OVERHEAD).div_ceil(SLOT) * SLOT
 }
 
 /// The longest message for an end with a window of `window` bytes.
 pub fn longest_message(window: u64) -> u64 {
-    longest_range(window).saturating_sub(BESIDE_MESSAGE)
+    longest_range(window).saturating_sub(MESSAGE_OVERHEAD)
 }
 
 /// The longest packet for an end with a window of `window` bytes.
 pub fn longest_packet(window: u64) -> u64 {
-    longest_range(window).saturating_sub(BESIDE_PACKET)
+    longest_range(window).saturating_sub(PACKET_OVERHEAD)
 }
 
 /// The longest range for which an end with that window has room sooner or later. It leaves out the
@@ -76,9 +76,9 @@ pub fn next_of_packet(packet: &mut Bytes, whole: usize) -> Option<Bytes> {
 pub const SLOT: u64 = 512;
 /// A packet's overhead: entries in two maps, 230 bytes if their nodes are half full, and the
 /// allocator's header before its buffer. Any cost above this is less than a tenth of its range.
-pub const BESIDE_PACKET: u64 = 256;
+pub const PACKET_OVERHEAD: u64 = 256;
 /// A large message's overhead; the map of its pieces takes 700 bytes.
-pub const BESIDE_MESSAGE: u64 = 1_024;
+pub const MESSAGE_OVERHEAD: u64 = 1_024;
 /// The bytes before each message of a packet.
 pub const PREFIX: usize = 4;
 /// The least chunk length that an end must take to receive messages: many empty messages fit in it.

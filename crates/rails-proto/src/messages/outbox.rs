@@ -131,23 +131,23 @@ impl Outbox {
         Some(self.bytes.min(room.saturating_add(self.reserved)))
     }
 
-    /// Cuts the next chunk, below `limit` and of at most `most` bytes. A small message is never cut
-    /// in two, so it may exceed `most`.
-    pub(crate) fn cut(&mut self, limit: u64, most: usize) -> Option<Chunk> {
+    /// Cuts the next chunk, below `limit` and of at most `max` bytes. A small message is never cut
+    /// in two, so it may exceed `max`.
+    pub(crate) fn cut(&mut self, limit: u64, max: usize) -> Option<Chunk> {
         if self.bytes == 0 {
             return self.cut_end();
         }
         let priority = self.first(limit)?;
         match self.queues[priority.index()].entries.front()? {
-            Entry::Small { .. } => Some(self.cut_packet(priority, limit, most)),
-            Entry::Large { .. } => self.cut_part(priority, most),
+            Entry::Small { .. } => Some(self.cut_packet(priority, limit, max)),
+            Entry::Large { .. } => self.cut_part(priority, max),
         }
     }
 
     /// The priority of the next message to cut.
     fn first(&self, limit: u64) -> Option<Priority> {
         let mut blocked = false;
-        Priority::falling().find(|priority| match self.queues[priority.index()].entries.front() {
+        Priority::descending().find(|priority| match self.queues[priority.index()].entries.front() {
             None => false,
             Some(Entry::Large { begins: Some(_), .. }) => true,
             Some(entry) => {
@@ -164,13 +164,13 @@ impl Outbox {
         Some(Chunk { offset: self.next, payload: Vec::new(), length: 0, fin: true, content: Content::Bytes })
     }
 
-    fn cut_packet(&mut self, priority: Priority, limit: u64, most: usize) -> Chunk {
+    fn cut_packet(&mut self, priority: Priority, limit: u64, max: usize) -> Chunk {
         let queue = &mut self.queues[priority.index()];
         let (mut payload, mut length, mut content) = (Vec::new(), 0, None);
-        let most = most.min(LONGEST_PACKET);
+        let max = max.min(LONGEST_PACKET);
         while let Some(Entry::Small { encoded, first, count }) = queue.entries.front_mut() {
             let longer = length + encoded.len();
-            let fits = longer <= most && self.next.saturating_add(packet_space(longer as u32)) <= limit;
+            let fits = longer <= max && self.next.saturating_add(packet_space(longer as u32)) <= limit;
             if !payload.is_empty() && !fits {
                 break;
             }
@@ -187,7 +187,7 @@ impl Outbox {
         Chunk { offset, payload, length: length as u32, fin: false, content }
     }
 
-    fn cut_part(&mut self, priority: Priority, most: usize) -> Option<Chunk> {
+    fn cut_part(&mut self, priority: Priority, max: usize) -> Option<Chunk> {
         let queue = &mut self.queues[priority.index()];
         let Some(Entry::Large { rest, total, number, begins }) = queue.entries.front_mut() else { return None };
         let begins = *begins.get_or_insert_with(|| {
@@ -197,7 +197,7 @@ impl Outbox {
             begins
         });
         let at = *total - rest.len() as u32;
-        let payload = rest.split_to(most.clamp(1, rest.len()));
+        let payload = rest.split_to(max.clamp(1, rest.len()));
         let length = payload.len();
         let content = Content::Part(Part { priority, number: *number, total: *total, at });
         if rest.is_empty() {

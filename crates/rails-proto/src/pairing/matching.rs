@@ -19,17 +19,17 @@ pub(super) fn pair(ours: &[LaneCandidate], theirs: &[LaneCandidate], wish: Optio
             );
         }
     }
-    let most = wish.unwrap_or(MAX_OFFERS).min(MAX_OFFERS);
+    let max = wish.unwrap_or(MAX_OFFERS).min(MAX_OFFERS);
     let mut matching = Matching::new(&ours, &theirs, &candidates);
-    matching.match_rails(most);
-    matching.add_lanes(most, wish.is_some());
+    matching.match_rails(max);
+    matching.add_lanes(max, wish.is_some());
 
-    let pairs: Vec<Pair> = matching.told();
+    let pairs: Vec<Pair> = matching.pairs();
     let limit = match wish {
         Some(wish) if wish <= MAX_OFFERS => format!("{wish} lanes were asked for, and others come first"),
         _ => format!("a stream has no more than {MAX_OFFERS} lanes"),
     };
-    let reached = pairs.len() >= most;
+    let reached = pairs.len() >= max;
     let limited = |could: bool| (could && reached).then(|| limit.clone());
     let unpaired_ours = ours.unused(&matching.lanes_of_ours, &theirs, |rail| {
         limited(candidates.iter().any(|candidate| candidate.ours == rail))
@@ -72,11 +72,11 @@ impl End {
     /// otherwise the reason is the offer's address.
     fn unused(&self, lanes: &[usize], other: &Self, limited: impl Fn(usize) -> Option<String>) -> Vec<Unpaired> {
         let unused = self.offers.iter().zip(&self.rails).filter(|(_, rail)| lanes[**rail] == 0);
-        let told = |(offer, rail): (&LaneCandidate, &usize)| {
+        let unpaired = |(offer, rail): (&LaneCandidate, &usize)| {
             let why = limited(*rail).unwrap_or_else(|| no_partner(offer, other));
             Unpaired { offer: offer.clone(), why }
         };
-        unused.map(told).collect()
+        unused.map(unpaired).collect()
     }
 }
 
@@ -167,9 +167,9 @@ impl<'a> Matching<'a> {
     ///
     /// Kuhn's augmenting paths (Naval Research Logistics Quarterly 2, 1955): a paired rail stays
     /// paired, perhaps with another partner, so that no early choice leaves a later rail over.
-    fn match_rails(&mut self, most: usize) {
+    fn match_rails(&mut self, max: usize) {
         for rail in 0..self.of_ours.len() {
-            if self.by_ours.iter().flatten().count() == most {
+            if self.by_ours.iter().flatten().count() == max {
                 break;
             }
             self.augment(rail, &mut vec![false; self.by_theirs.len()]);
@@ -208,10 +208,10 @@ impl<'a> Matching<'a> {
     }
 
     /// Adds second lanes of rails: for the rails that are left over at either end, and then, if
-    /// `fill`, until there are `most` lanes.
-    fn add_lanes(&mut self, most: usize, fill: bool) {
+    /// `fill`, until there are `max` lanes.
+    fn add_lanes(&mut self, max: usize, fill: bool) {
         let mut used = self.used();
-        while used.len() < most {
+        while used.len() < max {
             let lanes =
                 |candidate: &Candidate| (self.lanes_of_ours[candidate.ours], self.lanes_of_theirs[candidate.theirs]);
             let next = (0..self.candidates.len()).min_by_key(|index| {
@@ -237,7 +237,7 @@ impl<'a> Matching<'a> {
         self.by_ours.iter().flatten().chain(&self.more).copied().collect()
     }
 
-    fn told(&self) -> Vec<Pair> {
+    fn pairs(&self) -> Vec<Pair> {
         let firsts = self.by_ours.iter().flatten().count();
         let pair = |(index, used): (usize, usize)| {
             let candidate = &self.candidates[used];

@@ -11,10 +11,10 @@ pub(crate) fn probe_allowance(sent: u64, probed: u64) -> usize {
     PROBE_LENGTH.min(usize::try_from(allowed).unwrap_or(PROBE_LENGTH))
 }
 
-/// The time between a lane's last probe and the next, if the lane has had `tries` probes since it
+/// The time between a lane's last probe and the next, if the lane has had `probes` probes since it
 /// was last used.
-pub(crate) fn probe_interval(tries: u32) -> Duration {
-    (FIRST_TRY * (1 << tries.min(4))).min(LONGEST_PAUSE)
+pub(crate) fn probe_interval(probes: u32) -> Duration {
+    (FIRST_INTERVAL * (1 << probes.min(4))).min(LONGEST_INTERVAL)
 }
 
 /// The most bytes of a probe.
@@ -23,5 +23,5 @@ const PROBE_LENGTH: usize = FIRST_CHUNK;
 const PROBED_PART: u64 = 100;
 /// The time before the first probe of a lane that gets nothing; later intervals grow. So a restored
 /// link is in use again well within two seconds, and a lane of no use costs 16 KiB a second.
-const FIRST_TRY: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const FIRST_INTERVAL: Duration = Duration::from_millis(250);
+const LONGEST_INTERVAL: Duration = Duration::from_secs(1);

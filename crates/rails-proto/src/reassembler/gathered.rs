@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 /// its beginning.
 #[derive(Debug)]
 pub(super) struct Gathered {
-    room: BytesMut,
+    buffer: BytesMut,
     /// The runs that have arrived, with start and end: in order, and no two touch. Two bytes each
     /// are enough, for the buffer is short.
     filled: Vec<(u16, u16)>,
@@ -16,12 +16,12 @@ impl Gathered {
     /// Creates a buffer for `extent` bytes, fewer than 64 KiB.
     pub(super) fn new(extent: usize) -> Self {
         debug_assert!(extent <= usize::from(u16::MAX), "an offset in the buffer has 16 bits");
-        Self { room: BytesMut::zeroed(extent), filled: Vec::new() }
+        Self { buffer: BytesMut::zeroed(extent), filled: Vec::new() }
     }
 
     /// How many bytes of the stream the buffer covers.
     pub(super) fn extent(&self) -> u64 {
-        self.room.len() as u64
+        self.buffer.len() as u64
     }
 
     pub(super) fn runs(&self) -> usize {
@@ -39,13 +39,13 @@ impl Gathered {
         {
             begins = begins.min(run_from);
             if next < run_from {
-                self.room[next..run_from].copy_from_slice(&bytes[next - from..run_from - from]);
+                self.buffer[next..run_from].copy_from_slice(&bytes[next - from..run_from - from]);
                 new += run_from - next;
             }
             next = next.max(run_to);
         }
         if next < to {
-            self.room[next..to].copy_from_slice(&bytes[next - from..]);
+            self.buffer[next..to].copy_from_slice(&bytes[next - from..]);
             new += to - next;
             next = to;
         }
@@ -69,6 +69,6 @@ impl Gathered {
         for run in &mut self.filled {
             *run = (run.0 - length, run.1 - length);
         }
-        self.room.split_to(length.into()).freeze()
+        self.buffer.split_to(length.into()).freeze()
     }
 }

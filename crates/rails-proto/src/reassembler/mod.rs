@@ -257,8 +257,8 @@ impl Reassembler {
                 self.window.add_arrived(new);
                 self.holes -= new;
                 self.runs = self.runs + gathered.runs() - runs;
-                let most = max_runs(self.window.size());
-                if self.runs > most { Err(Violation::Fragmented { most }) } else { Ok(length) }
+                let max = max_runs(self.window.size());
+                if self.runs > max { Err(Violation::Fragmented { max }) } else { Ok(length) }
             }
             None => {
                 let next = self.segments.range(at..).next().map_or(u64::MAX, |(next, _)| *next);
@@ -292,14 +292,14 @@ impl Reassembler {
     /// Makes a buffer for the part of the stream around `at`; no segment begins between `at` and
     /// `next`.
     fn make_place(&mut self, at: u64, next: u64) {
-        let most = next.min(self.limit());
+        let max = next.min(self.limit());
         let before = self.segments.range(..at).next_back();
         let before_ends = before.map_or(self.window.bytes_read(), |(from, held)| from + held.extent());
         let small = before.filter(|(_, held)| matches!(held, Segment::Whole { bytes, .. } if bytes.len() < SMALL));
         // A small chunk in a buffer of its own joins the gathered ones. It may reach beyond the end of a
         // block.
         let block = small.map_or(at, |_| before_ends) / BLOCK * BLOCK;
-        let end = (block + BLOCK).min(most);
+        let end = (block + BLOCK).min(max);
         if let Some(from) = small.map(|(from, _)| *from).filter(|_| at < end)
             && let Some(Segment::Whole { bytes, waste }) = self.segments.remove(&from)
         {
@@ -313,7 +313,7 @@ impl Reassembler {
         }
         let block = at / BLOCK * BLOCK;
         let from = block.max(before_ends);
-        let gathered = Gathered::new(((block + BLOCK).min(most) - from) as usize);
+        let gathered = Gathered::new(((block + BLOCK).min(max) - from) as usize);
         self.holes += gathered.extent();
         self.segments.insert(from, Segment::Gathered(gathered));
     }

@@ -33,10 +33,10 @@ pub enum RecordError {
     #[error("it is no record of decisions: its first line is not the header of one")]
     NoRecord,
     /// Another version of this crate wrote it.
-    #[error("it is a record of version {is}, and this program reads version {VERSION}")]
+    #[error("it is a record of version {found}, and this program reads version {VERSION}")]
     Version {
         /// The record's version.
-        is: u32,
+        found: u32,
     },
     /// A line cannot be read.
     #[error("line {line} of the record is no entry")]
@@ -76,7 +76,7 @@ impl FromStr for Record {
         let first = lines.next().map(|(_, first)| first).unwrap_or_default();
         match version(first) {
             Some(VERSION) => {}
-            Some(is) => return Err(RecordError::Version { is }),
+            Some(found) => return Err(RecordError::Version { found }),
             None => return Err(RecordError::NoRecord),
         }
         let of_line = |line| move |source| RecordError::Line { line, source };

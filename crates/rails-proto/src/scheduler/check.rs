@@ -2,7 +2,7 @@
 
 use super::{
     lanes::Lanes,
-    outstanding::{Answer, Outstanding, bit},
+    outstanding::{Outstanding, TransmissionId, bit},
 };
 
 /// Each byte that was sent and is not known to be delivered is in one segment. Each segment is
@@ -29,8 +29,8 @@ pub(super) fn check(lanes: &Lanes, outstanding: &Outstanding) {
     assert_eq!(sent, sent_on, "a segment names a lane that does not have it in flight, or has it twice");
     for segment in outstanding.iter() {
         let live = segment.sent_on() & lanes.live();
-        match segment.answering() {
-            Some(Answer { lane, number }) => {
+        match segment.responsible() {
+            Some(TransmissionId { lane, number }) => {
                 assert!(live & bit(lane) != 0, "lane {lane} answers for a segment that it cannot deliver");
                 let sent = lanes[lane].transmissions().get(number).map(|sent| sent.range());
                 let is_within = sent.is_some_and(|sent| sent.start <= segment.offset() && segment.end() <= sent.end);

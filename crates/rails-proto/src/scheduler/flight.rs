@@ -5,7 +5,7 @@ use super::{
     lane::{Lane, LaneTraits},
     lanes::Lanes,
     late::Late,
-    outstanding::{Answer, Outstanding, Segment, bit},
+    outstanding::{Outstanding, Segment, TransmissionId, bit},
     reissued::Reissued,
 };
 use crate::{
@@ -169,7 +169,7 @@ impl Flight {
 
     /// The lane that answers for the bytes that the peer needs next.
     pub(super) fn first_lane(&self) -> Option<usize> {
-        self.outstanding.first().and_then(Segment::answering).map(|by| by.lane)
+        self.outstanding.first().and_then(Segment::responsible).map(|by| by.lane)
     }
 
     /// How many chunks the scheduler keeps until they are acknowledged.
@@ -201,10 +201,10 @@ impl Flight {
         self.put(now, lane, chunk, Cause::New);
     }
 
-    /// Gives `lane` the first requeued bytes, at most `most`.
-    pub(super) fn send_requeued(&mut self, now: Instant, lane: usize, most: usize) -> Option<Chunk> {
+    /// Gives `lane` the first requeued bytes, at most `max`.
+    pub(super) fn send_requeued(&mut self, now: Instant, lane: usize, max: usize) -> Option<Chunk> {
         let offset = self.outstanding.requeued().next()?.offset();
-        let chunk = self.outstanding.send_again(offset, most, self.next_transmission(lane))?;
+        let chunk = self.outstanding.send_again(offset, max, self.next_transmission(lane))?;
         self.put(now, lane, &chunk, Cause::Requeued);
         Some(chunk)
     }
@@ -213,7 +213,7 @@ impl Flight {
     /// from here on. `None` if there is no such chunk, or if `lane` has it in flight itself.
     pub(super) fn reinject(&mut self, now: Instant, lane: usize, offset: u64) -> Option<Chunk> {
         let segment = self.outstanding.at(offset)?;
-        if segment.answering().is_none() || segment.is_sent_on(lane) {
+        if segment.responsible().is_none() || segment.is_sent_on(lane) {
             return None;
         }
         let chunk = self.outstanding.send_again(offset, usize::MAX, self.next_transmission(lane))?;
@@ -221,31 +221,31 @@ impl Flight {
         Some(chunk)
     }
 
-    /// Gives `lane` a copy of at most `most` bytes that another lane has in flight, and still
+    /// Gives `lane` a copy of at most `max` bytes that another lane has in flight, and still
     /// answers for.
-    pub(super) fn probe(&mut self, now: Instant, lane: usize, most: usize) -> Option<Chunk> {
-        let offset = self.probe_of(lane, most)?;
-        let chunk = self.outstanding.copy(offset, most, self.next_transmission(lane))?;
+    pub(super) fn probe(&mut self, now: Instant, lane: usize, max: usize) -> Option<Chunk> {
+        let offset = self.probe_of(lane, max)?;
+        let chunk = self.outstanding.copy(offset, max, self.next_transmission(lane))?;
         self.lanes[lane].wake();
         self.put(now, lane, &chunk, Cause::Probed);
         Some(chunk)
     }
 
     /// The offset of a probe of `lane`, which has nothing in flight: the latest segment that
-    /// another lane answers for and that has at most `most` bytes, or can be cut.
-    pub(super) fn probe_of(&self, lane: usize, most: usize) -> Option<u64> {
+    /// another lane answers for and that has at most `max` bytes, or can be cut.
+    pub(super) fn probe_of(&self, lane: usize, max: usize) -> Option<u64> {
         if !self.lanes[lane].is_usable() || self.lanes[lane].in_flight_chunks() > 0 {
             return None;
         }
         let fits = |segment: &&Segment| {
-            segment.length() > 0 && !segment.is_sent_on(lane) && segment.answering().is_some() && segment.fits(most)
+            segment.length() > 0 && !segment.is_sent_on(lane) && segment.responsible().is_some() && segment.fits(max)
         };
         self.outstanding.iter().rev().take(FEW).find(fits).map(Segment::offset)
     }
 
     /// The transmission of the chunk that `lane` takes next.
-    fn next_transmission(&self, lane: usize) -> Answer {
-        Answer { lane, number: self.lanes[lane].transmissions().next_number() }
+    fn next_transmission(&self, lane: usize) -> TransmissionId {
+        TransmissionId { lane, number: self.lanes[lane].transmissions().next_number() }
     }
 
     /// `lane` has taken `chunk`.

@@ -1,7 +1,7 @@
 //! One lane of the scheduler: its state, its chunks in flight and its pace.
 
 use super::{
-    outstanding::Answer,
+    outstanding::TransmissionId,
     pace::Pace,
     reissued::Reissued,
     transmissions::{Transmission, Transmissions},
@@ -115,7 +115,7 @@ impl Lane {
     }
 
     /// Whether the lane has taken chunks since it joined, and the peer has acknowledged none on it.
-    pub(crate) fn is_barren(&self) -> bool {
+    pub(crate) fn is_black_hole(&self) -> bool {
         self.acknowledged_at().is_none() && self.transmissions.next_number() > 0
     }
 
@@ -148,7 +148,7 @@ impl Lane {
 
     /// The part at `offset` of the chunk that the lane sends as `by`, as the policy sees it at
     /// `now`. `None` if the chunk is not in flight.
-    pub(super) fn chunk_view(&self, now: Option<Instant>, by: Answer, offset: u64) -> Option<ChunkView> {
+    pub(super) fn chunk_view(&self, now: Option<Instant>, by: TransmissionId, offset: u64) -> Option<ChunkView> {
         let (sent, oldest) = (self.transmissions.get(by.number)?, self.transmissions.oldest()?);
         let age = |sent: &Transmission| now.map_or(Duration::ZERO, |now| now.saturating_duration_since(sent.taken()));
         Some(ChunkView {

@@ -3,7 +3,7 @@
 use super::{
     lane::Lane,
     lanes::Lanes,
-    outstanding::{Answer, Outstanding, Segment, bit},
+    outstanding::{Outstanding, Segment, TransmissionId, bit},
 };
 use crate::policy::ChunkView;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ impl<'a> Late<'a> {
     /// sees it at `now`.
     pub(super) fn first(&self, now: Option<Instant>, besides: usize) -> Option<ChunkView> {
         let first = self.outstanding.first().filter(|first| !first.is_sent_on(besides))?;
-        let by = first.answering()?;
+        let by = first.responsible()?;
         self.lanes[by.lane].chunk_view(now, by, first.offset())
     }
 
@@ -32,13 +32,13 @@ impl<'a> Late<'a> {
     pub(super) fn oldest(&self, now: Option<Instant>, lane: usize, besides: usize) -> Option<ChunkView> {
         let mut answered = self.outstanding.answered_by(lane);
         let (number, segment) = answered.find(|(_, segment)| !segment.is_sent_on(besides))?;
-        self.lanes[lane].chunk_view(now, Answer { lane, number }, segment.offset())
+        self.lanes[lane].chunk_view(now, TransmissionId { lane, number }, segment.offset())
     }
 
     /// When `lane` took the oldest chunk that it answers for.
     pub(super) fn oldest_taken(&self, lane: usize) -> Option<Instant> {
         let (number, _) = self.outstanding.answered_by(lane).next()?;
-        self.taken(Answer { lane, number })
+        self.taken(TransmissionId { lane, number })
     }
 
     /// How long `lane` still needs to deliver the last chunk that it answers for, by its rate.
@@ -52,11 +52,11 @@ impl<'a> Late<'a> {
     /// acknowledged nothing on the others since the lane took those bytes: then the peer may be
     /// the cause, not the lane.
     pub(super) fn alone(&self) -> Option<usize> {
-        let by = self.outstanding.first()?.answering()?;
+        let by = self.outstanding.first()?.responsible()?;
         let (lane, taken) = (by.lane, self.taken(by)?);
         let others = self.lanes.usable() & !bit(lane);
         let is_alone = |segment: &Segment| {
-            segment.answering().is_some_and(|by| by.lane == lane) && segment.sent_on() & others == 0
+            segment.responsible().is_some_and(|by| by.lane == lane) && segment.sent_on() & others == 0
         };
         let answers = |(other, state): (usize, &Lane)| {
             others & bit(other) != 0 && state.acknowledged_at().is_some_and(|at| at > taken)
@@ -64,7 +64,7 @@ impl<'a> Late<'a> {
         (self.lanes.iter().any(answers) && self.outstanding.iter().all(is_alone)).then_some(lane)
     }
 
-    fn taken(&self, by: Answer) -> Option<Instant> {
+    fn taken(&self, by: TransmissionId) -> Option<Instant> {
         Some(self.lanes[by.lane].transmissions().get(by.number)?.taken())
     }
 }

@@ -185,7 +185,7 @@ impl Scheduler {
             self.policy.on_ack(lane, bytes);
             self.note(RecordedEvent::Acked { lane, bytes });
         }
-        if self.patience.is_tried() && self.buffer.lanes_worth_of_work() == 0 {
+        if self.patience.is_refusing() && self.buffer.lanes_worth_of_work() == 0 {
             self.patience.renew();
         }
         Ok(())
@@ -245,15 +245,15 @@ impl Scheduler {
 
     /// Whether there is a chunk with which to probe `lane`, which gets nothing else.
     pub(crate) fn can_probe(&self, lane: usize) -> bool {
-        self.probe_length().is_some_and(|most| self.buffer.flight().probe_of(lane, most).is_some())
+        self.probe_length().is_some_and(|max| self.buffer.flight().probe_of(lane, max).is_some())
     }
 
     /// Gives `lane` a copy of a few bytes that another lane has in flight. The other lane still
     /// answers for them, so the peer does not wait for `lane`. The time that the copy takes
     /// renews the estimates.
     pub(crate) fn probe(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
-        let most = self.probe_length()?;
-        let chunk = self.buffer.flight_mut().probe(now, lane, most)?;
+        let max = self.probe_length()?;
+        let chunk = self.buffer.flight_mut().probe(now, lane, max)?;
         self.note_sent(lane, &chunk, Cause::Probed);
         Some(chunk)
     }
@@ -298,7 +298,9 @@ impl Scheduler {
     /// policy has tried the scheduler's [patience](Patience), and no lane can expect an
     /// acknowledgement that might change the policy's answer.
     fn overrule(&mut self, now: Instant) -> Option<Decision> {
-        if self.buffer.lanes_worth_of_work() == 0 || !self.patience.is_over(now) || self.buffer.flight().is_moving(now)
+        if self.buffer.lanes_worth_of_work() == 0
+            || !self.patience.note_refusal(now)
+            || self.buffer.flight().is_moving(now)
         {
             return None;
         }

@@ -42,14 +42,14 @@ pub(super) struct Segment {
     chunk: Chunk,
     /// The transmission that has to deliver the segment, on one of the lanes that sent it; `None`
     /// if it is requeued and waits for a lane.
-    answering: Option<Answer>,
+    responsible: Option<TransmissionId>,
     /// The lanes that took the segment on their present connection.
     sent_on: u64,
 }
 
-/// A transmission of a lane.
+/// Identifies a transmission of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct TransmissionId {
     pub(super) lane: usize,
     /// The transmission's number on the present connection of the lane.
     pub(super) number: u64,
@@ -118,31 +118,31 @@ impl Outstanding {
     }
 
     /// Adds a new chunk, which a lane has taken.
-    pub(super) fn send(&mut self, chunk: Chunk, by: Answer) {
-        self.insert(Segment { chunk, answering: Some(by), sent_on: bit(by.lane) });
+    pub(super) fn send(&mut self, chunk: Chunk, by: TransmissionId) {
+        self.insert(Segment { chunk, responsible: Some(by), sent_on: bit(by.lane) });
     }
 
-    /// Gives a lane the segment that begins at `offset`, or its first `most` bytes: the lane
+    /// Gives a lane the segment that begins at `offset`, or its first `max` bytes: the lane
     /// answers for them from here on.
-    pub(super) fn send_again(&mut self, offset: u64, most: usize, by: Answer) -> Option<Chunk> {
+    pub(super) fn send_again(&mut self, offset: u64, max: usize, by: TransmissionId) -> Option<Chunk> {
         let mut segment = self.remove(offset)?;
-        if let Some(rest) = segment.chunk.split_off(most) {
+        if let Some(rest) = segment.chunk.split_off(max) {
             self.insert(Segment { chunk: rest, ..segment });
         }
         let chunk = segment.chunk.clone();
-        segment.answering = Some(by);
+        segment.responsible = Some(by);
         segment.sent_on |= bit(by.lane);
         self.insert(segment);
         Some(chunk)
     }
 
-    /// Gives a lane a copy of the segment that begins at `offset`, or of its first `most` bytes.
+    /// Gives a lane a copy of the segment that begins at `offset`, or of its first `max` bytes.
     /// The lane that answers for it stays the same.
-    pub(super) fn copy(&mut self, offset: u64, most: usize, by: Answer) -> Option<Chunk> {
-        let answering = self.segments.get(&offset)?.answering;
-        let chunk = self.send_again(offset, most, by)?;
+    pub(super) fn copy(&mut self, offset: u64, max: usize, by: TransmissionId) -> Option<Chunk> {
+        let responsible = self.segments.get(&offset)?.responsible;
+        let chunk = self.send_again(offset, max, by)?;
         let mut segment = self.remove(offset)?;
-        segment.answering = answering;
+        segment.responsible = responsible;
         self.insert(segment);
         Some(chunk)
     }
@@ -177,7 +177,7 @@ impl Outstanding {
         let answered = self.index.answered.get_mut(lane).map(std::mem::take).unwrap_or_default();
         for (_, offset) in answered {
             let segment = self.segments.get_mut(&offset).expect("the index names segments");
-            segment.answering = None;
+            segment.responsible = None;
             self.index.add(segment);
         }
     }
@@ -197,7 +197,7 @@ impl Outstanding {
                 let segment = self.segments.get_mut(&offset).expect("the index names segments");
                 if segment.is_sent_on(lane) {
                     self.index.remove(segment);
-                    segment.answering = Some(Answer { lane, number });
+                    segment.responsible = Some(TransmissionId { lane, number });
                     self.index.add(segment);
                 }
             }
@@ -239,8 +239,8 @@ impl Outstanding {
 
 impl Index {
     fn add(&mut self, segment: &Segment) {
-        match segment.answering {
-            Some(Answer { lane, number }) => {
+        match segment.responsible {
+            Some(TransmissionId { lane, number }) => {
                 if self.answered.len() <= lane {
                     self.answered.resize(lane + 1, BTreeSet::new());
                 }
@@ -254,8 +254,8 @@ impl Index {
     }
 
     fn remove(&mut self, segment: &Segment) {
-        match segment.answering {
-            Some(Answer { lane, number }) => {
+        match segment.responsible {
+            Some(TransmissionId { lane, number }) => {
                 self.answered[lane].remove(&(number, segment.offset()));
             }
             None => {
@@ -281,8 +281,8 @@ impl Segment {
     }
 
     /// The transmission that answers for the segment.
-    pub(super) fn answering(&self) -> Option<Answer> {
-        self.answering
+    pub(super) fn responsible(&self) -> Option<TransmissionId> {
+        self.responsible
     }
 
     /// The lanes that sent the segment.
@@ -290,9 +290,9 @@ impl Segment {
         self.sent_on
     }
 
-    /// Whether the segment has at most `most` bytes, or can be cut.
-    pub(super) fn fits(&self, most: usize) -> bool {
-        most > 0 && (self.length() <= most as u64 || self.chunk.content.behind(most as u32).is_some())
+    /// Whether the segment has at most `max` bytes, or can be cut.
+    pub(super) fn fits(&self, max: usize) -> bool {
+        max > 0 && (self.length() <= max as u64 || self.chunk.content.after_split(max as u32).is_some())
     }
 
     pub(super) fn is_sent_on(&self, lane: usize) -> bool {

@@ -13,13 +13,13 @@ pub(super) struct Patience {
 
 impl Patience {
     /// Whether the policy has refused a lane although bytes waited.
-    pub(super) fn is_tried(&self) -> bool {
+    pub(super) fn is_refusing(&self) -> bool {
         self.refused_since.is_some()
     }
 
-    /// The policy has refused a lane although bytes wait. Returns whether it has done so for
-    /// [`LONGEST_REFUSAL`].
-    pub(super) fn is_over(&mut self, now: Instant) -> bool {
+    /// Notes that the policy has refused a lane although bytes wait. Returns whether it has done so
+    /// for [`LONGEST_REFUSAL`].
+    pub(super) fn note_refusal(&mut self, now: Instant) -> bool {
         now >= *self.refused_since.get_or_insert(now) + LONGEST_REFUSAL
     }
 

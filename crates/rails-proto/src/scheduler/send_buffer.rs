@@ -109,12 +109,12 @@ impl SendBuffer {
     /// Gives `lane` the chunk of a decision. `None` if there is no such chunk.
     pub(super) fn carry_out(&mut self, now: Instant, decision: Decision, lane: usize) -> Option<(Chunk, Cause)> {
         match decision {
-            Decision::New(most) if self.may_keep_more() => {
-                let chunk = self.unsent.cut(self.limit(), most.clamp(1, self.longest_chunk))?;
+            Decision::New(max) if self.may_keep_more() => {
+                let chunk = self.unsent.cut(self.limit(), max.clamp(1, self.longest_chunk))?;
                 self.flight.send(now, lane, &chunk);
                 Some((chunk, Cause::New))
             }
-            Decision::Requeue(most) => Some((self.flight.send_requeued(now, lane, most.max(1))?, Cause::Requeued)),
+            Decision::Requeue(max) => Some((self.flight.send_requeued(now, lane, max.max(1))?, Cause::Requeued)),
             Decision::Reinject(offset) => Some((self.flight.reinject(now, lane, offset)?, Cause::Reinjected)),
             Decision::New(_) | Decision::Wait(_) => None,
         }

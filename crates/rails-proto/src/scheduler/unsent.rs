@@ -141,11 +141,11 @@ impl Unsent {
         }
     }
 
-    /// Cuts the next chunk, below `limit` and of about `most` bytes at most.
-    pub(super) fn cut(&mut self, limit: u64, most: usize) -> Option<Chunk> {
+    /// Cuts the next chunk, below `limit` and of about `max` bytes at most.
+    pub(super) fn cut(&mut self, limit: u64, max: usize) -> Option<Chunk> {
         match &mut self.carried {
-            Carried::Bytes(unsent) => unsent.cut(limit, most),
-            Carried::Messages(outbox) => outbox.cut(limit, most),
+            Carried::Bytes(unsent) => unsent.cut(limit, max),
+            Carried::Messages(outbox) => outbox.cut(limit, max),
         }
     }
 }

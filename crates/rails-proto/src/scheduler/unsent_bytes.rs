@@ -86,9 +86,9 @@ impl UnsentBytes {
         (allowed > 0).then(|| allowed.min(self.bytes as u64) as usize)
     }
 
-    /// Cuts the next chunk, of at most `most` bytes and below `limit`.
-    pub(super) fn cut(&mut self, limit: u64, most: usize) -> Option<Chunk> {
-        let allowed = self.ready(limit)?.min(most);
+    /// Cuts the next chunk, of at most `max` bytes and below `limit`.
+    pub(super) fn cut(&mut self, limit: u64, max: usize) -> Option<Chunk> {
+        let allowed = self.ready(limit)?.min(max);
         let mut payload = Vec::new();
         let mut length = 0;
         while length < allowed && payload.len() < MAX_SLICES {

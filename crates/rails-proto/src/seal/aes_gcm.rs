@@ -37,7 +37,7 @@ struct Keys {
     record: u64,
     /// The number of blocks under this key.
     blocks: u64,
-    most: u64,
+    max_blocks: u64,
 }
 
 /// The keys of a lane; `None` in a build without the feature `encryption`.
@@ -52,14 +52,14 @@ impl Seals {
         Self::with_limit(secret, transcript, ours, BLOCKS_PER_KEY)
     }
 
-    pub(crate) fn with_limit(secret: &Secret, transcript: &[u8; 32], ours: Role, most: u64) -> Self {
+    pub(crate) fn with_limit(secret: &Secret, transcript: &[u8; 32], ours: Role, max_blocks: u64) -> Self {
         let prk = Salt::new(HKDF_SHA256, transcript).extract(secret.bytes());
         let keys = |role| {
             let label = match role {
                 Role::Initiator => &b"rails 4 initiator traffic"[..],
                 Role::Responder => b"rails 4 responder traffic",
             };
-            Keys::new(expand(&prk, label), most)
+            Keys::new(expand(&prk, label), max_blocks)
         };
         let (ours, theirs) = match ours {
             Role::Initiator => (Role::Initiator, Role::Responder),
@@ -138,8 +138,8 @@ impl Opener {
 }
 
 impl Keys {
-    fn new(traffic: Zeroizing<[u8; 32]>, most: u64) -> Self {
-        Self { key: key_of(&traffic), traffic, record: 0, blocks: 0, most }
+    fn new(traffic: Zeroizing<[u8; 32]>, max_blocks: u64) -> Self {
+        Self { key: key_of(&traffic), traffic, record: 0, blocks: 0, max_blocks }
     }
 
     /// The key and the nonce of the next record, which has `length` bytes. Both ends know the
@@ -147,9 +147,9 @@ impl Keys {
     fn next(&mut self, length: usize) -> (&LessSafeKey, Nonce) {
         let blocks = length.div_ceil(BLOCK_LEN) as u64 + 1;
         // A key takes its first record at any length, and a chunk has at most 2^20 blocks.
-        if self.record > 0 && self.blocks + blocks > self.most {
+        if self.record > 0 && self.blocks + blocks > self.max_blocks {
             let next = expand(&prk_of(&self.traffic), b"rails 4 next traffic");
-            *self = Self::new(next, self.most);
+            *self = Self::new(next, self.max_blocks);
         }
         self.blocks += blocks;
         let mut nonce = [0; 12];

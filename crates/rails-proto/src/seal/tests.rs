@@ -9,8 +9,8 @@ fn both(transcript: u8) -> (Seals, Seals) {
     with_limit(transcript, BLOCKS_PER_KEY)
 }
 
-fn with_limit(transcript: u8, most: u64) -> (Seals, Seals) {
-    let seals = |role| Seals::with_limit(&secret(), &[transcript; 32], role, most);
+fn with_limit(transcript: u8, max_blocks: u64) -> (Seals, Seals) {
+    let seals = |role| Seals::with_limit(&secret(), &[transcript; 32], role, max_blocks);
     (seals(Role::Initiator), seals(Role::Responder))
 }
 

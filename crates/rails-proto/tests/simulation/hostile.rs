@@ -282,7 +282,7 @@ fn fill(connection: &mut Connection, now: Instant, lane: LaneId) -> u64 {
         connection.write(now, Bytes::from(vec![1; connection.writable_bytes()]));
         drain(connection, now, lane);
     }
-    connection.figures(now).kept
+    connection.stats(now).kept
 }
 
 /// A peer may claim a window of any size, and acknowledge nothing.
@@ -323,7 +323,7 @@ fn bytes_kept_for_a_peer_that_leaves_one_out() {
         (sent, chunks) = (sent + bytes, chunks + bytes.div_ceil(1_000));
         connection.handle_ack(now, lane, &ack(chunks, 1 << 62)).unwrap();
     }
-    assert_eq!((sent + 1_000, connection.figures(now).kept), (UNACKNOWLEDGED, UNACKNOWLEDGED + (1 << 20)));
+    assert_eq!((sent + 1_000, connection.stats(now).kept), (UNACKNOWLEDGED, UNACKNOWLEDGED + (1 << 20)));
 }
 
 /// A peer acknowledges no messages, some of which wait until there is room for all of them.
@@ -340,7 +340,7 @@ fn messages_kept_for_a_peer_that_never_acknowledges() {
             connection.send(now, Priority::NORMAL, Bytes::from(vec![1; length]));
             drain(&mut connection, now, lane);
         }
-        let kept = connection.figures(now).kept;
+        let kept = connection.stats(now).kept;
         assert!(kept <= UNACKNOWLEDGED + (1 << 20) + length as u64, "{kept} bytes in messages of {length}");
     }
 }
@@ -397,8 +397,8 @@ enum Attack {
     Wait(u64),
 }
 
-fn number(most: u64) -> impl Strategy<Value = u64> {
-    prop_oneof![8 => 0..most, 1 => most..3 * most, 1 => (0u64..3).prop_map(|below| u64::MAX - below), 1 => any::<u64>()]
+fn number(max: u64) -> impl Strategy<Value = u64> {
+    prop_oneof![8 => 0..max, 1 => max..3 * max, 1 => (0u64..3).prop_map(|below| u64::MAX - below), 1 => any::<u64>()]
 }
 
 fn attacks() -> impl Strategy<Value = Attack> {

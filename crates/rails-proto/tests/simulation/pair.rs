@@ -443,7 +443,7 @@ impl World {
             assert_eq!(connection.received().0, application.read);
         }
         assert!(written - consumed <= self.window + max_written, "the end sends more than it may");
-        let kept = connection.figures(self.now).kept;
+        let kept = connection.stats(self.now).kept;
         assert!(kept <= self.max_unacknowledged + max_written, "the end keeps {kept} bytes");
         let is_lost = |end: usize| matches!(self.ends[end].connection.failure(), Some(Failure::LanesLost { .. }));
         match self.ends[end].connection.failure() {

@@ -74,7 +74,7 @@ enum Owner {
     /// All rails: each receives a part of a message.
     All,
     /// All rails, with the pages interleaved over these nodes.
-    Round(Vec<u32>),
+    Interleaved(Vec<u32>),
 }
 
 /// The memory of a buffer.
@@ -134,7 +134,7 @@ impl Pool {
             return MessageBuffer::zeroed(length);
         }
         let round = round.filter(|_| length >= MIN_INTERLEAVED);
-        let owner = round.map_or(Owner::All, |nodes| Owner::Round(nodes.iter().map(|node| node.0).collect()));
+        let owner = round.map_or(Owner::All, |nodes| Owner::Interleaved(nodes.iter().map(|node| node.0).collect()));
         let policy = round.map_or(MemoryPolicy::Default, |nodes| MemoryPolicy::Interleave(nodes.clone()));
         match self.take(owner, length, || new(length, &policy)) {
             (Memory::Mapped(memory), home) => MessageBuffer::placed(Placed::new(memory.into_part(), length, home)),
@@ -184,7 +184,7 @@ impl Pool {
         let mut state = self.lock();
         let spare = (self.window / MAX_WASTE).saturating_sub(state.wasted);
         let longest = fit + (spare as usize).min(length / 2);
-        let found = state.shelves.get_mut(&owner).and_then(|shelf| shelf.take(Fit { least: length, most: longest }));
+        let found = state.shelves.get_mut(&owner).and_then(|shelf| shelf.take(Fit { min: length, max: longest }));
         let Some(memory) = found else {
             // Kept buffers make room for a new one.
             let room = self.room().saturating_sub(fit as u64);
@@ -235,11 +235,11 @@ impl Pool {
 }
 
 impl PoolState {
-    /// Takes out the least recently used buffers until at most `most` bytes are kept. The caller
+    /// Takes out the least recently used buffers until at most `max` bytes are kept. The caller
     /// drops them outside the lock.
-    fn shrink_to(&mut self, most: u64) -> Vec<Memory> {
+    fn shrink_to(&mut self, max: u64) -> Vec<Memory> {
         let mut gone = Vec::new();
-        while self.kept > most {
+        while self.kept > max {
             let oldest = self.shelves.values_mut().filter(|shelf| !shelf.is_empty()).min_by_key(|shelf| shelf.oldest());
             let Some(memory) = oldest.and_then(Shelf::remove_oldest) else { break };
             self.kept -= memory.bytes() as u64;

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, VecDeque};
 /// Buffers by length; those of one length in the order in which they came back.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
-    by_length: BTreeMap<usize, VecDeque<Kept>>,
+    by_length: BTreeMap<usize, VecDeque<ShelvedBuffer>>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct ShelvedBuffer {
     /// The round in which the buffer came back.
     since: u64,
     memory: Memory,
@@ -18,15 +18,15 @@ struct Kept {
 
 /// The lengths that fit.
 pub(super) struct Fit {
-    pub(super) least: usize,
-    pub(super) most: usize,
+    pub(super) min: usize,
+    pub(super) max: usize,
 }
 
 impl Shelf {
     /// Takes the shortest buffer that fits; among equals the one used last, which is likely to be
     /// in a cache.
     pub(super) fn take(&mut self, fit: Fit) -> Option<Memory> {
-        let (&length, kept) = self.by_length.range_mut(fit.least..=fit.most).next()?;
+        let (&length, kept) = self.by_length.range_mut(fit.min..=fit.max).next()?;
         let taken = kept.pop_back();
         if kept.is_empty() {
             self.by_length.remove(&length);
@@ -35,7 +35,7 @@ impl Shelf {
     }
 
     pub(super) fn put(&mut self, memory: Memory, round: u64) {
-        self.by_length.entry(memory.bytes()).or_default().push_back(Kept { since: round, memory });
+        self.by_length.entry(memory.bytes()).or_default().push_back(ShelvedBuffer { since: round, memory });
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -49,7 +49,7 @@ impl Shelf {
 
     pub(super) fn remove_oldest(&mut self) -> Option<Memory> {
         let oldest = self.oldest()?;
-        let of = |kept: &VecDeque<Kept>| kept.front().is_some_and(|kept| kept.since == oldest);
+        let of = |kept: &VecDeque<ShelvedBuffer>| kept.front().is_some_and(|kept| kept.since == oldest);
         let (&length, kept) = self.by_length.iter_mut().find(|(_, kept)| of(kept))?;
         let removed = kept.pop_front();
         if kept.is_empty() {

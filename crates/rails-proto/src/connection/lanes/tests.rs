@@ -79,7 +79,7 @@ fn a_lane_with_bytes_in_flight_keeps_its_check() {
 }
 
 #[test]
-fn bytes_that_nobody_takes_at_once_wake_the_others() {
+fn bytes_not_taken_at_once_wake_the_others() {
     let now = Instant::now();
     let (mut connection, [one, other]) = connection(now);
     connection.write(now, Bytes::from_static(b"message"));

@@ -51,18 +51,15 @@ fn times_of_a_stream_by_cause() {
     assert_eq!(transmit(&mut connection, at(38), lane), Some(1000));
     assert_eq!(transmit(&mut connection, at(40), lane), None);
 
-    let stalls = connection.figures(at(45)).stalls;
+    let stalls = connection.stats(at(45)).stalls;
     assert_eq!(stalls.nothing_to_send, (10 + 7) * MS);
     assert_eq!(stalls.no_room, 5 * MS);
     assert_eq!(stalls.window_full, 23 * MS, "since the lane took the last chunk that fits");
     assert_eq!((stalls.no_lane, stalls.not_read), (Duration::ZERO, Duration::ZERO));
-    let figures = connection.lane_figures(at(45), lane);
-    assert_eq!(figures.times.total(), 45 * MS);
-    assert_eq!(
-        (figures.times.busy, figures.times.window_full, figures.times.nothing_to_send),
-        (10 * MS, 20 * MS, 15 * MS)
-    );
-    let window = connection.figures(at(45)).sending;
+    let stats = connection.lane_stats(at(45), lane);
+    assert_eq!(stats.times.total(), 45 * MS);
+    assert_eq!((stats.times.busy, stats.times.window_full, stats.times.nothing_to_send), (10 * MS, 20 * MS, 15 * MS));
+    let window = connection.stats(at(45)).sending;
     assert_eq!((window.size_bytes, window.used_bytes, window.max_used_bytes), (2000, 1000, 2000));
     assert!((window.share() - 0.5).abs() < 1e-9 && (window.max_share() - 1.0).abs() < 1e-9);
 }
@@ -76,8 +73,8 @@ fn a_finished_stream_waits_for_nothing() {
     connection.finish(start);
     assert_eq!(transmit(&mut connection, start, lane), Some(500));
     assert_eq!(transmit(&mut connection, start, lane), None);
-    assert_eq!(connection.figures(start + 100 * MS).stalls, Stalls::default());
-    assert_eq!(connection.lane_figures(start + 100 * MS, lane).times.nothing_to_send, 100 * MS);
+    assert_eq!(connection.stats(start + 100 * MS).stalls, Stalls::default());
+    assert_eq!(connection.lane_stats(start + 100 * MS, lane).times.nothing_to_send, 100 * MS);
 }
 
 #[test]
@@ -92,9 +89,9 @@ fn times_of_an_outage_and_of_a_stalled_lane() {
     }
     connection.link_down(at(5), lanes[0]);
     connection.lane_down(at(10), lanes[1], LaneEnd::Lost);
-    let stalls = connection.figures(at(30)).stalls;
+    let stalls = connection.stats(at(30)).stalls;
     assert_eq!((stalls.no_room, stalls.no_lane), (10 * MS, 20 * MS));
-    let times = connection.lane_figures(at(30), lanes[0]).times;
+    let times = connection.lane_stats(at(30), lanes[0]).times;
     assert_eq!((times.busy, times.stalled, times.total()), (5 * MS, 25 * MS, 30 * MS));
 
     // The stalled lane answers, and takes the bytes that the other had.
@@ -103,10 +100,10 @@ fn times_of_an_outage_and_of_a_stalled_lane() {
     connection.check_progress(at(30), lanes[0], &sample, None);
     let sent: u32 = std::iter::from_fn(|| transmit(&mut connection, at(31), lanes[0])).sum();
     assert_eq!(sent, 2000, "the lane keeps the chunks that no other lane took");
-    let again = connection.figures(at(31)).reissued;
+    let again = connection.stats(at(31)).reissued;
     assert_eq!((again.requeued.bytes, again.requeued.chunks), (1000, 1));
     assert_eq!(again.reinjected, Default::default());
-    assert_eq!(connection.lane_figures(at(31), lanes[0]).reissued, again);
+    assert_eq!(connection.lane_stats(at(31), lanes[0]).reissued, again);
 }
 
 #[test]
@@ -123,18 +120,18 @@ fn time_of_readable_bytes_before_they_are_read() {
     // The second chunk comes first, and once more.
     arrive(&mut connection, 10, 1000);
     arrive(&mut connection, 11, 1000);
-    let figures = connection.figures(at(15));
-    assert_eq!(figures.stalls.not_read, Duration::ZERO, "the chunk cannot be read yet");
-    let reordered = figures.reordered.unwrap();
+    let stats = connection.stats(at(15));
+    assert_eq!(stats.stalls.not_read, Duration::ZERO, "the chunk cannot be read yet");
+    let reordered = stats.reordered.unwrap();
     assert_eq!((reordered.bytes, reordered.max_bytes), (1000, 1000));
-    assert_eq!((figures.duplicated.bytes, figures.duplicated.chunks), (1000, 1));
-    assert_eq!(connection.lane_figures(at(15), lane).duplicated, figures.duplicated);
+    assert_eq!((stats.duplicated.bytes, stats.duplicated.chunks), (1000, 1));
+    assert_eq!(connection.lane_stats(at(15), lane).duplicated, stats.duplicated);
     arrive(&mut connection, 20, 0);
     while connection.read(at(26)).is_some() {}
-    let figures = connection.figures(at(50));
-    assert_eq!(figures.stalls.not_read, 6 * MS);
-    assert_eq!(figures.reordered.map(|reordered| (reordered.bytes, reordered.max_bytes)), Some((0, 1000)));
-    assert_eq!((figures.receiving.used_bytes, figures.receiving.max_used_bytes), (0, 2000));
+    let stats = connection.stats(at(50));
+    assert_eq!(stats.stalls.not_read, 6 * MS);
+    assert_eq!(stats.reordered.map(|reordered| (reordered.bytes, reordered.max_bytes)), Some((0, 1000)));
+    assert_eq!((stats.receiving.used_bytes, stats.receiving.max_used_bytes), (0, 2000));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! The message is sealed if the frames of the lane would be.
 
 use super::{
-    HandshakeError, Joined, Message, PREFIX_LEN, Proved, VERSION,
+    HandshakeError, HandshakeMessage, Joined, PREFIX_LEN, Proved, VERSION,
     message::{LANES, MAGIC, array_at},
 };
 use crate::{
@@ -90,12 +90,12 @@ impl Joined {
     /// lanes.
     ///
     /// # Errors
-    /// As [`Message::body_len`], [`LanesError::Count`], and [`HandshakeError::Disorder`] for any
-    /// other message.
+    /// As [`HandshakeMessage::body_len`], [`LanesError::Count`], and [`HandshakeError::Disorder`]
+    /// for any other message.
     pub fn lanes_len(&self, prefix: &[u8; PREFIX_LEN]) -> Result<usize, HandshakeError> {
         if prefix[..6] != [&MAGIC[..], &[VERSION, LANES]].concat() {
             // Tell another protocol or version from a message out of turn.
-            Message::body_len(prefix)?;
+            HandshakeMessage::body_len(prefix)?;
             return Err(HandshakeError::Disorder);
         }
         if prefix[6] != 0 {

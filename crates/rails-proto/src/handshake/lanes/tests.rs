@@ -35,7 +35,7 @@ fn ends(mode: Mode, ours: u8, theirs: u8, nonce: u8) -> (Joined, Proved) {
         peer_certificates: Vec::new(),
         transcript,
     };
-    let accept = Message::Accepted([0; 32]);
+    let accept = HandshakeMessage::Accepted([0; 32]);
     let proved = Proved {
         hello,
         accept,

@@ -1,7 +1,7 @@
 //! The types of TLS in a build without it. They have no values, so no code that needs one can run.
 
 use crate::{
-    handshake::{HandshakeError, Message, transcript::Transcript},
+    handshake::{HandshakeError, HandshakeMessage, transcript::Transcript},
     secret::Secret,
 };
 use bytes::Bytes;
@@ -35,7 +35,7 @@ impl Session {
         match *self {}
     }
 
-    pub(in crate::handshake) fn flight(&mut self) -> Vec<Message> {
+    pub(in crate::handshake) fn flight(&mut self) -> Vec<HandshakeMessage> {
         match *self {}
     }
 

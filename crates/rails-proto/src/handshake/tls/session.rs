@@ -2,7 +2,7 @@
 //! nothing ahead of them.
 
 use crate::{
-    handshake::{HandshakeError, LONGEST_TLS, Message, transcript::Transcript},
+    handshake::{HandshakeError, HandshakeMessage, LONGEST_TLS, transcript::Transcript},
     secret::Secret,
 };
 use bytes::Bytes;
@@ -79,7 +79,7 @@ impl Session {
     }
 
     /// Takes the messages to send.
-    pub(in crate::handshake) fn flight(&mut self) -> Vec<Message> {
+    pub(in crate::handshake) fn flight(&mut self) -> Vec<HandshakeMessage> {
         let mut flight = Vec::new();
         while self.connection.wants_write() {
             // Writing into a vector cannot fail.
@@ -87,7 +87,7 @@ impl Session {
                 break;
             }
         }
-        flight.chunks(LONGEST_TLS).map(|piece| Message::Tls(piece.to_vec())).collect()
+        flight.chunks(LONGEST_TLS).map(|piece| HandshakeMessage::Tls(piece.to_vec())).collect()
     }
 
     pub(in crate::handshake) fn is_done(&self) -> bool {

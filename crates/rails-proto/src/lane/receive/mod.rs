@@ -1,6 +1,6 @@
 //! The receiving half of a lane.
 
-use super::{LaneError, Stream};
+use super::{LaneError, StreamAccess};
 use crate::{
     chunk::Content,
     connection::{Connection, LaneId, LaneTimeouts},
@@ -113,7 +113,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     ///
     /// # Errors
     /// [`LaneError`]: nothing more can be read from the lane.
-    pub(super) fn receive<S: Stream<Buffer = B>>(
+    pub(super) fn receive<S: StreamAccess<Buffer = B>>(
         &mut self,
         now: Instant,
         stream: &mut S,
@@ -129,7 +129,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         received
     }
 
-    fn read_and_take<S: Stream<Buffer = B>>(
+    fn read_and_take<S: StreamAccess<Buffer = B>>(
         &mut self,
         now: Instant,
         stream: &mut S,
@@ -208,7 +208,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     /// Reads the rest of a chunk, or reads ahead.
-    fn read<S: Stream<Buffer = B>>(
+    fn read<S: StreamAccess<Buffer = B>>(
         &mut self,
         now: Instant,
         stream: &mut S,
@@ -238,7 +238,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     /// Takes the next frame, or a part of a chunk, from the bytes read ahead.
-    fn step<S: Stream<Buffer = B>>(&mut self, now: Instant, stream: &mut S) -> Result<Step, LaneError> {
+    fn step<S: StreamAccess<Buffer = B>>(&mut self, now: Instant, stream: &mut S) -> Result<Step, LaneError> {
         let Some(chunk) = &mut self.chunk else {
             let Some(frame) = self.frame()? else { return Ok(Step::Short) };
             self.handle(now, stream, frame)?;
@@ -282,7 +282,12 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         Ok(Some(Frame::decode(&header)?))
     }
 
-    fn handle<S: Stream<Buffer = B>>(&mut self, now: Instant, stream: &mut S, frame: Frame) -> Result<(), LaneError> {
+    fn handle<S: StreamAccess<Buffer = B>>(
+        &mut self,
+        now: Instant,
+        stream: &mut S,
+        frame: Frame,
+    ) -> Result<(), LaneError> {
         if self.content != Content::Bytes && !matches!(frame, Frame::Data(_)) {
             return Err(FrameError::WithoutData.into());
         }
@@ -307,7 +312,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     /// Verifies a chunk, and hands it to the stream.
-    fn finish<S: Stream<Buffer = B>>(
+    fn finish<S: StreamAccess<Buffer = B>>(
         &mut self,
         now: Instant,
         stream: &mut S,
@@ -347,7 +352,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     /// Gives the stream a chunk, and keeps the lane's timeouts after it.
-    fn take_in<S: Stream<Buffer = B>>(
+    fn take_in<S: StreamAccess<Buffer = B>>(
         &mut self,
         stream: &mut S,
         act: impl FnOnce(&mut Connection) -> Result<(), Violation>,
@@ -371,7 +376,7 @@ impl<B: DerefMut<Target = [u8]>> Chunk<B> {
 
     /// Lets `fill` write into the rest of the memory; `fill` returns the number of bytes it has
     /// written, and its own result.
-    fn fill<S: Stream<Buffer = B>, T>(
+    fn fill<S: StreamAccess<Buffer = B>, T>(
         &mut self,
         now: Instant,
         stream: &mut S,
@@ -403,7 +408,7 @@ impl<B: DerefMut<Target = [u8]>> Chunk<B> {
 
 /// Chooses the memory of a chunk. It allocates a new message's buffer here, outside the stream's
 /// lock.
-fn place<S: Stream>(
+fn place<S: StreamAccess>(
     now: Instant,
     stream: &mut S,
     lane: LaneId,
@@ -427,7 +432,7 @@ fn place<S: Stream>(
     }
 }
 
-fn lend<S: Stream>(stream: &mut S, lane: LaneId) -> Lent {
+fn lend<S: StreamAccess>(stream: &mut S, lane: LaneId) -> Lent {
     let lent = stream.with(|connection| connection.lend(lane));
     lent.expect("a lane keeps the piece that it fills until the piece is full or another lane has filled it")
 }

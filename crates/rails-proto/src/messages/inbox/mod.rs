@@ -144,14 +144,14 @@ impl Inbox {
                 self.begin(base, part, buffer);
             }
         }
-        let most = self.max_pieces();
+        let max = self.max_pieces();
         let Some(assembly) = self.assembly(base) else { return Ok(Place::Own) };
         let before = assembly.pieces();
         let claimed = assembly.claim(lane as u8, part.at, header.length);
         let after = assembly.pieces();
         self.pieces = self.pieces + after - before;
-        if self.pieces > most {
-            return Err(Violation::Fragmented { most });
+        if self.pieces > max {
+            return Err(Violation::Fragmented { max });
         }
         if !claimed {
             return Ok(Place::Own);
@@ -282,7 +282,7 @@ impl Inbox {
     }
 
     fn first_readable(&self) -> Option<(Priority, u64)> {
-        Priority::falling().find_map(|priority| {
+        Priority::descending().find_map(|priority| {
             let base = self.indexes[priority.index()].next_is_at()?;
             self.items.get(&base).filter(|item| !item.is_assembling()).map(|_| (priority, base))
         })

@@ -194,10 +194,10 @@ fn thousands_of_unfinished_messages_in_a_window() {
 #[test]
 fn a_peer_that_sends_every_other_byte_is_stopped() {
     let mut inbox = Inbox::new(WINDOW, None);
-    let most = inbox.max_pieces();
+    let max = inbox.max_pieces();
     let stopped = (0..)
         .find_map(|index| take(&mut inbox, 0, &header(2 * index, 1), &part(0, 60_000, 2 * index as u32), &[1]).err());
-    assert_eq!(stopped, Some(Violation::Fragmented { most }));
+    assert_eq!(stopped, Some(Violation::Fragmented { max }));
 }
 
 /// A lane gets stuck in the middle of a part; another brings the same part, and the message
@@ -264,10 +264,10 @@ impl World {
         self.lanes[lane] = Some(Receiving { chunk, place, own, filled: 0 });
     }
 
-    fn go_on(&mut self, lane: usize, most: usize) {
+    fn go_on(&mut self, lane: usize, max: usize) {
         let Some(mut receiving) = self.lanes[lane].take() else { return };
         let bytes = receiving.chunk.payload.concat();
-        let to = (receiving.filled + most).min(bytes.len());
+        let to = (receiving.filled + max).min(bytes.len());
         let (header, content) = (Self::header(&receiving.chunk), receiving.chunk.content);
         if receiving.place == Place::Message {
             match self.inbox.lend(lane).expect("the lane fills a part") {
@@ -322,10 +322,10 @@ impl World {
         }
     }
 
-    fn step(&mut self, most: usize) {
+    fn step(&mut self, max: usize) {
         let lane = self.random.random_range(0..3);
         match self.random.random_range(0..12) {
-            0..3 => self.waiting.extend(self.outbox.cut(self.inbox.limit(), most)),
+            0..3 => self.waiting.extend(self.outbox.cut(self.inbox.limit(), max)),
             3..6 if self.lanes[lane].is_none() && !self.waiting.is_empty() => {
                 let index = self.random.random_range(0..self.waiting.len());
                 let chunk = self.waiting.swap_remove(index);
@@ -342,7 +342,7 @@ impl World {
                 }
                 self.start(lane, chunk);
             }
-            7..10 => self.go_on(lane, most),
+            7..10 => self.go_on(lane, max),
             10 if self.random.random_bool(0.1) => self.lose(lane),
             11 => self.read(),
             _ => {}

@@ -1,4 +1,4 @@
-//! The figures of a connection and its lanes.
+//! The statistics of a connection and its lanes.
 
 use super::{Connection, LaneId, LaneProgress, LaneTimes, Stalls, stalls::Cause};
 use crate::scheduler::{ByteCount, Reissued};
@@ -27,9 +27,9 @@ pub struct Reordered {
     pub max_bytes: u64,
 }
 
-/// The figures of a connection up to now.
+/// The statistics of a connection up to now.
 #[derive(Debug, Clone, Copy)]
-pub struct Figures {
+pub struct ConnectionStats {
     /// Bytes that the application has written, and how many of them the peer has read as far as
     /// this end knows.
     pub sent: (u64, u64),
@@ -55,9 +55,9 @@ pub struct Figures {
     pub stalls: Stalls,
 }
 
-/// The figures of a lane since it joined.
+/// The statistics of one connection of a lane, since it joined.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct LaneFigures {
+pub struct LaneConnectionStats {
     /// Bytes and chunks that the lane sent after another lane had taken them.
     pub reissued: Reissued,
     /// Bytes that arrived on the lane and had arrived before, and the chunks that held such bytes.
@@ -90,7 +90,7 @@ impl WindowUse {
 }
 
 /// Sums two connections of a lane. The speed is that of the second.
-impl std::ops::AddAssign for LaneFigures {
+impl std::ops::AddAssign for LaneConnectionStats {
     fn add_assign(&mut self, other: Self) {
         self.reissued += other.reissued;
         self.duplicated += other.duplicated;
@@ -103,9 +103,9 @@ impl std::ops::AddAssign for LaneFigures {
 }
 
 impl Connection {
-    /// The connection's figures up to now.
-    pub fn figures(&self, now: Instant) -> Figures {
-        Figures {
+    /// The connection's statistics up to now.
+    pub fn stats(&self, now: Instant) -> ConnectionStats {
+        ConnectionStats {
             sent: self.sent(),
             read: self.incoming.bytes_read(),
             reissued: self.scheduler.flight().reissued(),
@@ -122,11 +122,11 @@ impl Connection {
         }
     }
 
-    /// The figures of `lane`, which is up, since it joined.
-    pub fn lane_figures(&self, now: Instant, lane: LaneId) -> LaneFigures {
+    /// The statistics of `lane`, which is up, since it joined.
+    pub fn lane_stats(&self, now: Instant, lane: LaneId) -> LaneConnectionStats {
         let lane_view = self.scheduler.flight().lane_view(lane.0);
         let state = &self.lanes[lane];
-        LaneFigures {
+        LaneConnectionStats {
             reissued: self.scheduler.lane(lane.0).reissued(),
             duplicated: state.duplicates(),
             times: state.times(now),

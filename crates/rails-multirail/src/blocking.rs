@@ -23,31 +23,31 @@ use std::{
 use tokio::sync::oneshot;
 
 /// Threads for work that blocks or computes: as many as there is work at a time, up to
-/// [`MAX_THREADS`]. A thread without work ends after [`KEPT`], and when this is dropped, which
-/// waits for none.
+/// [`MAX_THREADS`]. A thread without work ends after [`KEEP_ALIVE`], and when this is dropped,
+/// which waits for none.
 #[derive(Debug)]
-pub(crate) struct Threads(Arc<SharedThreads>);
+pub(crate) struct BlockingPool(Arc<PoolShared>);
 
-struct SharedThreads {
+struct PoolShared {
     name: String,
     /// Called on each thread before its work.
     on_start: Box<dyn Fn() + Send + Sync>,
-    pool: Mutex<Pool>,
-    news: Condvar,
+    pool: Mutex<PoolState>,
+    work_arrived: Condvar,
 }
 
 #[derive(Default)]
-struct Pool {
-    waiting: VecDeque<Arc<Work>>,
+struct PoolState {
+    queued: VecDeque<Arc<Work>>,
     threads: usize,
     /// The number of threads that wait for work.
     idle: usize,
-    is_ended: bool,
+    is_closed: bool,
 }
 
 /// The result of work, which goes on if this is dropped.
 #[derive(Debug)]
-pub(crate) struct Aside<T> {
+pub(crate) struct BlockingTask<T> {
     result: oneshot::Receiver<Result<T, Payload>>,
     work: Arc<Work>,
 }
@@ -65,10 +65,10 @@ struct Work {
 type Job = Box<dyn FnOnce() + Send>;
 type Payload = Box<dyn Any + Send>;
 
-impl Threads {
+impl BlockingPool {
     pub(crate) fn new(name: String, on_start: impl Fn() + Send + Sync + 'static) -> Self {
         let on_start = Box::new(on_start);
-        Self(Arc::new(SharedThreads { name, on_start, pool: Mutex::default(), news: Condvar::new() }))
+        Self(Arc::new(PoolShared { name, on_start, pool: Mutex::default(), work_arrived: Condvar::new() }))
     }
 
     /// Begins work on a thread, or queues it if all threads that the system gives are busy. `None`
@@ -79,7 +79,7 @@ impl Threads {
     pub(crate) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> io::Result<Option<Aside<T>>> {
+    ) -> io::Result<Option<BlockingTask<T>>> {
         self.run_or(work, drop)
     }
 
@@ -88,7 +88,7 @@ impl Threads {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
         unclaimed: impl FnOnce(T) + Send + 'static,
-    ) -> io::Result<Option<Aside<T>>> {
+    ) -> io::Result<Option<BlockingTask<T>>> {
         let (done, result) = oneshot::channel();
         let job: Job = Box::new(move || {
             if let Err(Ok(result)) = done.send(catch_unwind(AssertUnwindSafe(work))) {
@@ -97,7 +97,7 @@ impl Threads {
         });
         let work = Arc::new(Work { job: Mutex::new(Some(job)), is_over: AtomicBool::new(false) });
         match self.0.take(&work) {
-            Ok(true) => Ok(Some(Aside { result, work })),
+            Ok(true) => Ok(Some(BlockingTask { result, work })),
             Ok(false) => Ok(None),
             Err(refused) => Err(name_thread_limits(refused)),
         }
@@ -105,36 +105,36 @@ impl Threads {
 
     /// Takes no more work, and cancels queued work.
     pub(crate) fn end(&self) {
-        let waiting = {
+        let queued = {
             let mut pool = self.0.pool();
-            pool.is_ended = true;
-            mem::take(&mut pool.waiting)
+            pool.is_closed = true;
+            mem::take(&mut pool.queued)
         };
-        self.0.news.notify_all();
-        waiting.iter().for_each(|work| work.cancel());
+        self.0.work_arrived.notify_all();
+        queued.iter().for_each(|work| work.cancel());
     }
 
     /// Waits until all threads have ended, after the [end](Self::end).
     pub(crate) fn wait(&self) {
-        let pool = self.0.news.wait_while(self.0.pool(), |pool| pool.threads > 0);
+        let pool = self.0.work_arrived.wait_while(self.0.pool(), |pool| pool.threads > 0);
         drop(pool.unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-impl Drop for Threads {
+impl Drop for BlockingPool {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-impl SharedThreads {
+impl PoolShared {
     /// Whether the work was taken.
     fn take(self: &Arc<Self>, work: &Arc<Work>) -> io::Result<bool> {
         let mut pool = self.pool();
-        if pool.is_ended {
+        if pool.is_closed {
             return Ok(false);
         }
-        if pool.idle <= pool.waiting.len() && pool.threads < MAX_THREADS {
+        if pool.idle <= pool.queued.len() && pool.threads < MAX_THREADS {
             let shared = Arc::clone(self);
             match Builder::new().name(self.name.clone()).spawn(move || shared.serve()) {
                 Ok(_) => pool.threads += 1,
@@ -143,8 +143,8 @@ impl SharedThreads {
                 Err(refused) => return Err(refused),
             }
         }
-        pool.waiting.push_back(Arc::clone(work));
-        self.news.notify_one();
+        pool.queued.push_back(Arc::clone(work));
+        self.work_arrived.notify_one();
         Ok(true)
     }
 
@@ -152,31 +152,31 @@ impl SharedThreads {
         (self.on_start)();
         let mut pool = self.pool();
         loop {
-            while let Some(work) = pool.waiting.pop_front() {
+            while let Some(work) = pool.queued.pop_front() {
                 drop(pool);
                 work.run();
                 drop(work);
                 pool = self.pool();
             }
-            if pool.is_ended {
+            if pool.is_closed {
                 break;
             }
             pool.idle += 1;
-            let is_idle = |pool: &mut Pool| pool.waiting.is_empty() && !pool.is_ended;
-            let waited = self.news.wait_timeout_while(pool, KEPT, is_idle);
+            let is_idle = |pool: &mut PoolState| pool.queued.is_empty() && !pool.is_closed;
+            let waited = self.work_arrived.wait_timeout_while(pool, KEEP_ALIVE, is_idle);
             let (woken, outcome) = waited.unwrap_or_else(PoisonError::into_inner);
             pool = woken;
             pool.idle -= 1;
-            if outcome.timed_out() && pool.waiting.is_empty() {
+            if outcome.timed_out() && pool.queued.is_empty() {
                 break;
             }
         }
         pool.threads -= 1;
         drop(pool);
-        self.news.notify_all();
+        self.work_arrived.notify_all();
     }
 
-    fn pool(&self) -> MutexGuard<'_, Pool> {
+    fn pool(&self) -> MutexGuard<'_, PoolState> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -209,7 +209,7 @@ impl Canceller {
     }
 }
 
-impl<T> Aside<T> {
+impl<T> BlockingTask<T> {
     pub(crate) fn canceller(&self) -> Canceller {
         Canceller(self.work.clone())
     }
@@ -226,13 +226,13 @@ impl<T> Aside<T> {
 /// The resolver's, or the system's error if it gives no thread.
 pub(crate) async fn lookup_host((host, port): (&str, u16)) -> io::Result<impl Iterator<Item = SocketAddr> + use<>> {
     let host = host.to_owned();
-    let threads = Threads::new("rails-resolve".to_owned(), || ());
+    let threads = BlockingPool::new("rails-resolve".to_owned(), || ());
     let resolving = threads.run(move || (host.as_str(), port).to_socket_addrs())?;
     let resolved = resolving.expect("the threads end last").await;
     resolved.map_err(io::Error::other)?
 }
 
-impl<T> Future for Aside<T> {
+impl<T> Future for BlockingTask<T> {
     type Output = Result<T, TaskError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -243,7 +243,7 @@ impl<T> Future for Aside<T> {
     }
 }
 
-impl fmt::Debug for SharedThreads {
+impl fmt::Debug for PoolShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Threads").field("name", &self.name).finish_non_exhaustive()
     }
@@ -257,20 +257,20 @@ impl fmt::Debug for Work {
 
 /// The limits of tokio's pool: its threads, and the time that it keeps one.
 const MAX_THREADS: usize = 512;
-const KEPT: Duration = Duration::from_secs(10);
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::{sync::mpsc, task::Waker};
 
-    fn block_on<T>(aside: Aside<T>) -> Result<T, TaskError> {
-        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(aside)
+    fn block_on<T>(task: BlockingTask<T>) -> Result<T, TaskError> {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(task)
     }
 
     #[test]
     fn work_gives_its_result_or_its_panic() {
-        let threads = Threads::new("aside".to_owned(), || ());
+        let threads = BlockingPool::new("blocking".to_owned(), || ());
         assert_eq!(block_on(threads.run(|| 7).unwrap().unwrap()).unwrap(), 7);
         let failed = block_on(threads.run(|| panic!("work")).unwrap().unwrap());
         assert!(matches!(failed, Err(TaskError::Panicked(panic)) if panic.to_string() == "work"));
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn work_at_a_time_has_threads_at_a_time() {
-        let threads = Threads::new("aside".to_owned(), || ());
+        let threads = BlockingPool::new("blocking".to_owned(), || ());
         let (near, far) = (mpsc::channel(), mpsc::channel());
         let first = threads.run(move || (near.0.send(()).unwrap(), far.1.recv().unwrap())).unwrap().unwrap();
         let second = threads.run(move || (far.0.send(()).unwrap(), near.1.recv().unwrap())).unwrap().unwrap();
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn end_cancels_work_that_waits_and_waits_for_the_rest() {
-        let threads = Threads::new("aside".to_owned(), || ());
+        let threads = BlockingPool::new("blocking".to_owned(), || ());
         let (go_on, gone_on) = mpsc::channel::<()>();
         let (begun, begins) = mpsc::channel();
         let busy = threads.run(move || (begun.send(()).unwrap(), gone_on.recv().unwrap_err())).unwrap().unwrap();
@@ -298,7 +298,7 @@ mod tests {
         let kept = Arc::clone(&held);
         // As if no second thread could be had.
         let work = Arc::new(Work { job: Mutex::new(Some(Box::new(|| drop(kept)))), is_over: AtomicBool::new(false) });
-        threads.0.pool().waiting.push_back(Arc::clone(&work));
+        threads.0.pool().queued.push_back(Arc::clone(&work));
         threads.end();
         assert!(work.is_over.load(SeqCst) && Arc::strong_count(&held) == 1);
         assert!(!busy.is_over());
@@ -316,10 +316,10 @@ mod tests {
             let job: Job = Box::new(move || drop(done.send(Ok(()))));
             (result, Arc::new(Work { job: Mutex::new(Some(job)), is_over: AtomicBool::new(false) }))
         };
-        let mut aside = Aside { result, work };
-        assert!(Pin::new(&mut aside).poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        aside.canceller().cancel();
-        assert!(aside.is_over());
-        assert!(matches!(block_on(aside), Err(TaskError::Cancelled)));
+        let mut task = BlockingTask { result, work };
+        assert!(Pin::new(&mut task).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        task.canceller().cancel();
+        assert!(task.is_over());
+        assert!(matches!(block_on(task), Err(TaskError::Cancelled)));
     }
 }

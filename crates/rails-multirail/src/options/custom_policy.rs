@@ -10,12 +10,12 @@ use std::{
 /// it where an unwinding thread would leave the stream in between two states, and from destructors,
 /// where a second panic ends the process. The process's panic hook reports the panic.
 #[derive(Debug)]
-pub(super) struct OwnPolicy {
+pub(super) struct CustomPolicy {
     policy: Box<dyn StripePolicy>,
     has_panicked: AtomicBool,
 }
 
-impl OwnPolicy {
+impl CustomPolicy {
     pub(super) fn new(policy: Box<dyn StripePolicy>) -> Self {
         Self { policy, has_panicked: AtomicBool::new(false) }
     }
@@ -47,7 +47,7 @@ fn attempt<R>(has_panicked: &AtomicBool, call: impl FnOnce() -> R) -> Option<R> 
     }
 }
 
-impl StripePolicy for OwnPolicy {
+impl StripePolicy for CustomPolicy {
     fn decide(&self, view: &SchedulerView<'_>, lane: usize) -> Decision {
         self.ask(|policy| policy.decide(view, lane))
     }

@@ -1,6 +1,6 @@
 //! Memory of closed lanes that the kernel still reads.
 
-use super::{Kept, Ledger, settle};
+use super::{Ledger, SendBuffers, settle};
 use crate::sys;
 use std::{
     io, mem,
@@ -15,7 +15,7 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Orphan {
     pub(super) socket: Arc<OwnedFd>,
-    pub(super) ledger: Ledger<Kept>,
+    pub(super) ledger: Ledger<SendBuffers>,
     /// Whether the connection may be cut, because no other owner uses it.
     pub(super) may_be_cut: bool,
 }

@@ -3,7 +3,7 @@
 use crate::{print, thread, turn::Waits};
 use indicatif::{ProgressBar, ProgressStyle};
 use rails_topo::DataSize;
-use rails_transfer::{Lacking, Observer, Outcome, Reason, RelPath, Totals};
+use rails_transfer::{LackingGuarantee, Observer, Outcome, Reason, RelPath, Totals};
 use std::{
     collections::BTreeMap,
     io::IsTerminal,
@@ -147,7 +147,7 @@ impl Observer for Progress {
         print::note(format_args!("failed    {reason}"));
     }
 
-    fn lacking(&self, lacking: &Lacking) {
+    fn lacking(&self, lacking: &LackingGuarantee) {
         print::note(format_args!("warning: {lacking}"));
     }
 }

@@ -2,7 +2,7 @@
 //! reports that once.
 
 use crate::{
-    guarantee::{Guarantee, Lacking},
+    guarantee::{Guarantee, LackingGuarantee},
     message::MODE_BITS,
     observe::Observer,
     reason::Reason,
@@ -46,7 +46,7 @@ pub(crate) struct Guarantees {
     /// Whether a refused guarantee is a failure.
     is_strict: bool,
     observer: Arc<dyn Observer>,
-    lacking: Vec<Lacking>,
+    lacking: Vec<LackingGuarantee>,
 }
 
 impl Calls {
@@ -84,7 +84,7 @@ impl Guarantees {
     }
 
     /// The guarantees that were refused so far, each once.
-    pub(crate) fn lacking(&self) -> &[Lacking] {
+    pub(crate) fn lacking(&self) -> &[LackingGuarantee] {
         &self.lacking
     }
 
@@ -157,7 +157,7 @@ impl Guarantees {
             return Err(because(doing)(error));
         }
         if self.lacking.iter().all(|lacking| lacking.guarantee != guarantee) {
-            let lacking = Lacking { guarantee, cause: Reason::new(format_args!("cannot {doing}: {error}")) };
+            let lacking = LackingGuarantee { guarantee, cause: Reason::new(format_args!("cannot {doing}: {error}")) };
             self.observer.lacking(&lacking);
             self.lacking.push(lacking);
         }

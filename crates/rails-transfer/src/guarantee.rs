@@ -6,7 +6,7 @@ use std::fmt;
 
 /// A guarantee that the receiver's file system refused, and without which the batch continued.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lacking {
+pub struct LackingGuarantee {
     /// The guarantee.
     pub guarantee: Guarantee,
     /// The step that was refused first, and the system's error.
@@ -29,7 +29,7 @@ pub enum Guarantee {
     Sync,
 }
 
-impl fmt::Display for Lacking {
+impl fmt::Display for LackingGuarantee {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = match self.guarantee {
             Guarantee::Lock => "this file system cannot lock: two receivers may collide",

@@ -111,7 +111,7 @@ mod thread;
 mod wire;
 
 pub use error::{ReceiveError, SendError, ThreadError, Violation, WireError};
-pub use guarantee::{Guarantee, Lacking};
+pub use guarantee::{Guarantee, LackingGuarantee};
 pub use message::{Digest, Totals};
 pub use observe::{Observer, Outcome};
 pub use path::{PathError, RelPath};

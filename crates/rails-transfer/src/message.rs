@@ -1,6 +1,6 @@
 //! The messages of the two peers, and their bytes.
 
-use crate::{guarantee::Lacking, path::RelPath, reason::Reason};
+use crate::{guarantee::LackingGuarantee, path::RelPath, reason::Reason};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::fmt;
 
@@ -58,7 +58,7 @@ pub(crate) enum FromReceiver {
     Bye,
     /// Sent before `Bye`, to a sender that marks modes with [`HEARS_LACKING`]: a guarantee that the
     /// file system refused.
-    Lacking { lacking: Lacking },
+    Lacking { lacking: LackingGuarantee },
 }
 
 /// The receiver's bytes of an offered file.
@@ -136,8 +136,8 @@ pub(crate) fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, postcard::E
 /// Read, write and execute for owner, group and others; the set-id and sticky bits are not carried
 /// to another machine, where the owner is another one.
 pub(crate) const MODE_BITS: u32 = 0o777;
-/// A bit beside those of a mode: the sender accepts `Lacking`. An older receiver uses only the nine
-/// bits of a mode.
+/// A bit beside those of a mode: the sender accepts `Lacking`. An older receiver uses only
+/// the nine bits of a mode.
 pub(crate) const HEARS_LACKING: u32 = 1 << 31;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The observer of a transfer.
 
 use crate::{
-    guarantee::Lacking,
+    guarantee::LackingGuarantee,
     message::{Digest, Totals},
     path::RelPath,
     reason::Reason,
@@ -54,7 +54,7 @@ pub trait Observer: Send + Sync {
 
     /// The receiver's file system refuses a guarantee, and the batch continues without it; called
     /// once for each.
-    fn lacking(&self, lacking: &Lacking) {
+    fn lacking(&self, lacking: &LackingGuarantee) {
         let _ = lacking;
     }
 }

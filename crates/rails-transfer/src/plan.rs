@@ -39,19 +39,19 @@ pub(crate) struct Entry {
     pub(crate) path: RelPath,
     /// Nine permission bits.
     pub(crate) mode: u32,
-    pub(crate) what: What,
+    pub(crate) kind: EntryKind,
 }
 
 impl Entry {
     /// The file's size in bytes; 0 for a folder.
     pub(crate) fn size(&self) -> u64 {
-        if let What::File { size, .. } = self.what { size } else { 0 }
+        if let EntryKind::File { size, .. } = self.kind { size } else { 0 }
     }
 }
 
 /// The kind of an entry.
 #[derive(Debug, Clone)]
-pub(crate) enum What {
+pub(crate) enum EntryKind {
     Folder,
     File {
         /// The file's place at the sender.
@@ -155,13 +155,13 @@ impl Plan {
 
     fn add_folder(&mut self, path: RelPath, mode: u32) {
         self.totals.folders += 1;
-        self.entries.push(Entry { path, mode: mode & MODE_BITS, what: What::Folder });
+        self.entries.push(Entry { path, mode: mode & MODE_BITS, kind: EntryKind::Folder });
     }
 
     fn add_file(&mut self, path: RelPath, size: u64, mode: u32, source: Place) {
         self.totals.files += 1;
         self.totals.bytes += size;
-        self.entries.push(Entry { path, mode: mode & MODE_BITS, what: What::File { source, size } });
+        self.entries.push(Entry { path, mode: mode & MODE_BITS, kind: EntryKind::File { source, size } });
     }
 
     fn unreadable(&mut self, doing: &str, at: &Path, error: impl fmt::Display) {

@@ -3,10 +3,10 @@
 use crate::{
     error::{SendError, Violation, WireError},
     frame::{Frame, Role},
-    guarantee::Lacking,
+    guarantee::LackingGuarantee,
     message::{Digest, FromReceiver, FromSender, HEARS_LACKING, Held, Settled},
     observe::{Observer, Outcome},
-    plan::{Entry, Plan, What, plan},
+    plan::{Entry, EntryKind, Plan, plan},
     proto::{Kind, MAX_ANSWERS, Outbound},
     reason::Reason,
     source::{self, Event, Handles, Job},
@@ -208,11 +208,11 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
         while self.outbound.has_room()
             && let Some(index) = self.next_entry()
         {
-            let Entry { path, mode, what } = &self.plan.entries[index];
+            let Entry { path, mode, kind } = &self.plan.entries[index];
             let (path, mode) = (path.clone(), *mode);
-            let message = match what {
-                What::Folder => FromSender::Folder { id: self.outbound.open(index, Kind::Simple), path },
-                What::File { size, .. } => {
+            let message = match kind {
+                EntryKind::Folder => FromSender::Folder { id: self.outbound.open(index, Kind::Simple), path },
+                EntryKind::File { size, .. } => {
                     let id = self.outbound.open(index, Kind::File);
                     FromSender::Offer { id, path, size: *size, mode: mode | HEARS_LACKING }
                 }
@@ -225,7 +225,7 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
         while self.outbound.has_room() && self.sealed < all {
             let entry = all - 1 - self.sealed;
             self.sealed += 1;
-            if let Entry { path, mode, what: What::Folder } = &self.plan.entries[entry]
+            if let Entry { path, mode, kind: EntryKind::Folder } = &self.plan.entries[entry]
                 && !self.lost_folders.contains(&entry)
             {
                 let id = self.outbound.open(entry, Kind::Simple);
@@ -274,7 +274,7 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
         }
     }
 
-    fn on_lacking(&mut self, lacking: Lacking) {
+    fn on_lacking(&mut self, lacking: LackingGuarantee) {
         // Each is kept once: the peer decides how many it sends, and must not fill this end's
         // memory.
         if self.summary.lacking.iter().all(|known| known.guarantee != lacking.guarantee) {
@@ -284,7 +284,7 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
 
     fn on_held(&mut self, id: u64, held: Held) -> Result<(), WireError> {
         let entry = self.outbound.on_held(id)?;
-        let What::File { source, size } = &self.plan.entries[entry].what else {
+        let EntryKind::File { source, size } = &self.plan.entries[entry].kind else {
             unreachable!("only files are opened as files");
         };
         let stop = Arc::new(AtomicBool::new(false));
@@ -372,7 +372,7 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
                 {
                     let entry = &mut self.plan.entries[index];
                     entry.mode = mode;
-                    if let What::File { size, .. } = &mut entry.what {
+                    if let EntryKind::File { size, .. } = &mut entry.kind {
                         *size = now;
                     }
                     self.again.push_back(index);
@@ -401,7 +401,7 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
 
     fn fail(&mut self, index: usize, reason: &Reason) {
         let entry = &self.plan.entries[index];
-        if matches!(entry.what, What::Folder) {
+        if matches!(entry.kind, EntryKind::Folder) {
             self.lost_folders.insert(index);
         }
         let path = Some(entry.path.as_path().to_owned());

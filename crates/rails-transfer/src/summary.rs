@@ -1,6 +1,6 @@
 //! The result of a transfer.
 
-use crate::{guarantee::Lacking, message::Digest, path::RelPath, reason::Reason};
+use crate::{guarantee::LackingGuarantee, message::Digest, path::RelPath, reason::Reason};
 use std::path::PathBuf;
 
 /// The result of [`send`](crate::send).
@@ -19,7 +19,7 @@ pub struct SendSummary {
     pub skipped: Vec<Skipped>,
     /// The guarantees that the receiver's file system refused, each once, if the receiver's release
     /// reports them.
-    pub lacking: Vec<Lacking>,
+    pub lacking: Vec<LackingGuarantee>,
 }
 
 impl SendSummary {
@@ -49,7 +49,7 @@ pub struct ReceiveSummary {
     pub failures: Vec<Failure>,
     /// The guarantees that the file system refused, each once: what arrived is verified, but lacks
     /// them.
-    pub lacking: Vec<Lacking>,
+    pub lacking: Vec<LackingGuarantee>,
 }
 
 impl ReceiveSummary {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    guarantee::{Guarantee, Lacking},
+    guarantee::{Guarantee, LackingGuarantee},
     message::Totals,
     send,
 };
@@ -79,6 +79,6 @@ fn a_sender_of_an_older_release_hears_nothing_new() {
 
 #[test]
 fn a_lacking_guarantee_as_the_document_shows_it() {
-    let lacking = Lacking { guarantee: Guarantee::Sync, cause: Reason::new("x") };
+    let lacking = LackingGuarantee { guarantee: Guarantee::Sync, cause: Reason::new("x") };
     assert_eq!(crate::message::encode(&FromReceiver::Lacking { lacking }, Vec::new()), [4, 3, 1, b'x']);
 }

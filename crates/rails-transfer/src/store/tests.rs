@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     calls::Calls,
-    guarantee::{Guarantee, Lacking},
+    guarantee::{Guarantee, LackingGuarantee},
     observe::Observer,
 };
 use std::{
@@ -15,10 +15,10 @@ use tempfile::TempDir;
 
 /// An observer that keeps the missing guarantees that it hears of.
 #[derive(Default)]
-struct Told(Mutex<Vec<Lacking>>);
+struct LackingLog(Mutex<Vec<LackingGuarantee>>);
 
-impl Observer for Told {
-    fn lacking(&self, lacking: &Lacking) {
+impl Observer for LackingLog {
+    fn lacking(&self, lacking: &LackingGuarantee) {
         self.0.lock().unwrap().push(lacking.clone());
     }
 }
@@ -29,8 +29,8 @@ fn path(name: &str) -> RelPath {
 
 /// Stores two files in a folder, keeps one of them, and seals the folder; gives what was lacking.
 fn store_some(into: &TempDir, calls: Calls, strict: bool) -> Result<Vec<Guarantee>, Reason> {
-    let told = Arc::new(Told::default());
-    let guarantees = Guarantees::new(calls, strict, told.clone());
+    let log = Arc::new(LackingLog::default());
+    let guarantees = Guarantees::new(calls, strict, log.clone());
     let mut store = Store::open(into.path(), guarantees).unwrap();
     store.make_folder(&path("d"))?;
     for (name, bytes) in [("d/a", b"a"), ("d/b", b"b")] {
@@ -46,7 +46,7 @@ fn store_some(into: &TempDir, calls: Calls, strict: bool) -> Result<Vec<Guarante
     store.seal_folder(&path("d"), 0o750)?;
     store.sync()?;
     let lacking = store.guarantees.lacking();
-    assert_eq!(*told.0.lock().unwrap(), lacking, "each is told once, when it is found out");
+    assert_eq!(*log.0.lock().unwrap(), lacking, "each is reported once, when it is found");
     Ok(lacking.iter().map(|lacking| lacking.guarantee).collect())
 }
 

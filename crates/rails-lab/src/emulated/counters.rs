@@ -56,7 +56,7 @@ pub struct LineCounters {
     /// The longest delay of a delivery past its due instant. A late thread also takes frames late,
     /// and in a burst; if this delay is near the queue's length, the queue may have been full for
     /// that reason alone.
-    pub greatest_lateness: Duration,
+    pub max_lateness: Duration,
 }
 
 impl LineCounters {

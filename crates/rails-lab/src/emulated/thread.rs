@@ -62,7 +62,7 @@ impl Carrier {
             taps,
             shared: shared.clone(),
             stop: stop.clone(),
-            flying: [VecDeque::new(), VecDeque::new()],
+            in_flight: [VecDeque::new(), VecDeque::new()],
             began: Instant::now(),
             buffer: Box::new([0; LONGEST_FRAME]),
         };
@@ -113,13 +113,13 @@ struct Worker {
     shared: Arc<Mutex<SharedLink>>,
     stop: Arc<EventFd>,
     /// The frames from A and from B that are under way, in order.
-    flying: [VecDeque<Flying>; 2],
+    in_flight: [VecDeque<InFlight>; 2],
     began: Instant,
     buffer: Box<[u8; LONGEST_FRAME]>,
 }
 
 /// A frame, with the instant at which it is due.
-struct Flying {
+struct InFlight {
     due: Duration,
     frame: Box<[u8]>,
 }
@@ -178,7 +178,7 @@ impl Worker {
             match shared.lines[from].offer(self.began.elapsed(), length) {
                 Fate::Arrives(due) => {
                     counters.under_way += 1;
-                    self.flying[from].push_back(Flying { due, frame: self.buffer[..length].into() });
+                    self.in_flight[from].push_back(InFlight { due, frame: self.buffer[..length].into() });
                 }
                 Fate::Lost => counters.lost += 1,
                 Fate::QueueFull => counters.queue_full += 1,
@@ -190,9 +190,9 @@ impl Worker {
     /// Delivers the frames of a side that are due.
     fn deliver(&mut self, from: usize, counters: &mut LineCounters) {
         let to = &self.taps[1 - from];
-        while let Some(Flying { due, frame }) = self.flying[from].front() {
+        while let Some(InFlight { due, frame }) = self.in_flight[from].front() {
             let Some(lateness) = self.began.elapsed().checked_sub(*due) else { return };
-            counters.greatest_lateness = counters.greatest_lateness.max(lateness);
+            counters.max_lateness = counters.max_lateness.max(lateness);
             counters.under_way -= 1;
             match to.send(frame) {
                 Ok(_) => {
@@ -203,13 +203,14 @@ impl Worker {
                 Err(error) if error.raw_os_error() == Some(Errno::EIO as i32) => counters.interface_down += 1,
                 Err(_) => counters.refused += 1,
             }
-            self.flying[from].pop_front();
+            self.in_flight[from].pop_front();
         }
     }
 
     /// The time until the next frame is due; `None` when nothing is under way.
     fn until_next(&self) -> Option<Duration> {
-        let due = self.flying.iter().filter_map(|flying| flying.front()).map(|flying| flying.due).min()?;
+        let due =
+            self.in_flight.iter().filter_map(|in_flight| in_flight.front()).map(|in_flight| in_flight.due).min()?;
         Some(due.saturating_sub(self.began.elapsed()))
     }
 }

@@ -16,11 +16,11 @@ use std::{
 /// process. `PR_SET_PDEATHSIG` would not do: it would have to be set between fork and exec, which
 /// takes unsafe code, and it fires when the owning *thread* ends.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct GuardedProcess {
     keeper: Child,
 }
 
-impl Kept {
+impl GuardedProcess {
     /// Starts the program with its standard error in a file. `scratch` is removed should the owner
     /// not live to do so.
     pub(crate) fn start(program: &Path, arguments: &[OsString], scratch: &Path, stderr: File) -> io::Result<Self> {
@@ -54,7 +54,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for GuardedProcess {
     fn drop(&mut self) {
         let _ = self.end();
     }
@@ -83,30 +83,30 @@ mod tests {
         time::{Duration, Instant},
     };
 
-    fn shell(script: &str, scratch: &Path) -> Kept {
+    fn shell(script: &str, scratch: &Path) -> GuardedProcess {
         let stderr = File::create(scratch.join("stderr")).unwrap();
-        Kept::start(Path::new("/bin/sh"), &["-c".into(), script.into()], scratch, stderr).unwrap()
+        GuardedProcess::start(Path::new("/bin/sh"), &["-c".into(), script.into()], scratch, stderr).unwrap()
     }
 
     #[test]
     fn end_of_a_process_by_itself() {
         let scratch = tempfile::tempdir().unwrap();
-        let mut kept = shell("echo out; echo err >&2; exit 7", scratch.path());
+        let mut process = shell("echo out; echo err >&2; exit 7", scratch.path());
         let mut text = String::new();
-        kept.output().read_to_string(&mut text).unwrap();
+        process.output().read_to_string(&mut text).unwrap();
         assert_eq!(text, "out\n");
         // The shell may still be about to exit when its output ends, hence 128 + 9.
-        assert!([Some(7), Some(137)].contains(&kept.end().unwrap().code()));
+        assert!([Some(7), Some(137)].contains(&process.end().unwrap().code()));
         assert_eq!(std::fs::read_to_string(scratch.path().join("stderr")).unwrap(), "err\n");
     }
 
     #[test]
     fn a_dropped_program_is_dead() {
         let scratch = tempfile::tempdir().unwrap();
-        let mut kept = shell("echo $$; exec sleep 1000", scratch.path());
-        let pid = first_line(kept.output());
+        let mut process = shell("echo $$; exec sleep 1000", scratch.path());
+        let pid = first_line(process.output());
         assert!(is_alive(&pid));
-        drop(kept);
+        drop(process);
         assert!(!is_alive(&pid));
         assert!(scratch.path().is_dir());
     }
@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn a_killed_owners_program_dies_and_its_scratch_goes() {
         if let Some(scratch) = env::var_os(SCRATCH) {
-            let mut kept = shell("echo $$; exec sleep 1000", Path::new(&scratch));
-            println!("\npid {}", first_line(kept.output()));
+            let mut process = shell("echo $$; exec sleep 1000", Path::new(&scratch));
+            println!("\npid {}", first_line(process.output()));
             std::thread::sleep(PATIENCE);
             panic!("nobody killed the owner");
         }

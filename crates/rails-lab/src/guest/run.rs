@@ -7,7 +7,7 @@ use super::{
     inside::{INSIDE, MODULES},
     kernel::Kernel,
     machine::{self, Files},
-    process::Kept,
+    process::GuardedProcess,
     status::Progress,
     tools::Tool,
 };
@@ -75,7 +75,7 @@ pub(crate) fn run(
 
     let number = BOOTS.fetch_add(1, Ordering::Relaxed);
     let arguments = machine::arguments(&format!("rails-guest-{}-{number}", process::id()), guest.size, &files);
-    let mut kept = Kept::start(&qemu, &arguments, scratch.path(), stderr)
+    let mut kept = GuardedProcess::start(&qemu, &arguments, scratch.path(), stderr)
         .map_err(|source| SystemError::Spawn { command: qemu.display().to_string(), source })?;
     let lines = read_lines(kept.output())?;
     let in_time = pass_on(&lines, deadline, &mut sink);

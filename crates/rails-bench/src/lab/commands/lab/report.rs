@@ -62,7 +62,7 @@ impl fmt::Display for Line<'_> {
             line.interface_down,
             line.unplanned_drops(),
             line.under_way,
-            line.greatest_lateness.as_secs_f64() * 1e3,
+            line.max_lateness.as_secs_f64() * 1e3,
         )
     }
 }
@@ -83,7 +83,7 @@ mod tests {
             interface_down: 6,
             overrun: 7,
             refused: 8,
-            greatest_lateness: Duration::from_micros(250),
+            max_lateness: Duration::from_micros(250),
         };
         assert_eq!(
             Line(&line).to_string(),

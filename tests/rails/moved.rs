@@ -207,11 +207,11 @@ fn rails_follow_one_request_once() {
 
 /// The test runs itself in a process in which no thread gets its stack.
 #[test]
-fn following_without_a_thread_is_refused_in_a_task_too() {
+fn following_without_a_thread_is_refused_in_tasks() {
     const STACK: &str = "RUST_MIN_STACK";
     let too_large = (1_u64 << 60).to_string();
     if std::env::var(STACK).as_ref() != Ok(&too_large) {
-        let name = "moved::following_without_a_thread_is_refused_in_a_task_too";
+        let name = "moved::following_without_a_thread_is_refused_in_tasks";
         let again =
             Command::new(std::env::current_exe().unwrap()).args([name, "--exact"]).env(STACK, too_large).output();
         let again = again.unwrap();

@@ -69,7 +69,7 @@ async fn a_panic_in_the_constructor_ends_its_own_service() {
 }
 
 #[tokio::test]
-async fn a_stopped_service_frees_its_address_and_keeps_its_connections() {
+async fn a_stopped_service_keeps_only_its_connections() {
     let (_, rails) = loopback(2);
     let service = rails
         .serve("localhost:0", |_, listener| async move {

@@ -87,7 +87,7 @@ async fn a_dropped_stream_lets_its_rails_stop() {
 }
 
 #[tokio::test]
-async fn nothing_connects_and_nothing_listens_on_stopped_rails() {
+async fn stopped_rails_neither_connect_nor_listen() {
     let (_, rails) = loopback(2);
     // The kernel accepts the connections; no program answers the handshake.
     let mute = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

@@ -232,7 +232,7 @@ async fn a_local_task_is_spawned_from_the_rail_itself_too() {
 
 /// The rail's thread, with another runtime's handle entered.
 #[tokio::test]
-async fn a_local_task_goes_to_its_own_rail_and_not_to_the_entered_one() {
+async fn a_local_task_goes_to_its_rail_not_the_entered_one() {
     let (_, rails) = loopback(2);
     let inner = rails.clone();
     let task = rails[RailId(0)].runtime().spawn_local(move || async move {
@@ -344,7 +344,7 @@ async fn one_task_on_each_rail() {
 }
 
 #[test]
-fn shutdown_waits_for_the_end_and_no_longer_than_its_limit() {
+fn shutdown_waits_no_longer_than_its_limit() {
     let (_, rails) = loopback(1);
     let runtime = rails[RailId(0)].runtime();
     let waiting = runtime.spawn(std::future::pending::<()>());
@@ -467,7 +467,7 @@ async fn a_rail_does_not_wait_for_its_own_end() {
 
 /// A task of the rail asked for its end in vain, and goes on.
 #[test]
-fn a_dropped_rail_is_waited_for_after_its_own_task_has_stopped_it() {
+fn a_rail_that_its_task_stopped_is_waited_for() {
     let runtime = Arc::new(RailRuntimeBuilder::new("stops", everywhere()).build().unwrap());
     let (stopping, goes_on) = (Arc::downgrade(&runtime), Arc::new(AtomicBool::new(true)));
     let (told, refused) = mpsc::channel();

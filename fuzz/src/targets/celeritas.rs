@@ -58,7 +58,7 @@ pub(crate) fn peer(data: &[u8]) {
         max_unacknowledged,
         window: script.number(),
         max_message: 1 << 16,
-        round_trip: Duration::from_millis(20),
+        rtt: Duration::from_millis(20),
         max_silence: Duration::from_secs(5),
         keep_alive: None,
         depth: Duration::from_millis(2),
@@ -178,7 +178,7 @@ fn pattern(message: u32, place: u64) -> u8 {
 
 fn frame(script: &mut Script<'_>, now: Instant, end: &mut ConnectionProtocol) {
     let frame = match script.byte() % 5 {
-        0 => Control::RoundTrip(script.number() as u32),
+        0 => Control::MinRtt(script.number() as u32),
         1 => Control::GiveUp { message: script.number() as u32, start: script.number(), length: script.number() },
         2 => Control::Refuse { message: script.number() as u32 },
         3 => Control::Finish { messages: script.number() as u32 },
@@ -213,7 +213,7 @@ pub(crate) fn frames() -> Vec<Vec<u8>> {
     };
     let frames = [
         Control::ErrorList(list),
-        Control::RoundTrip(19_000),
+        Control::MinRtt(19_000),
         Control::GiveUp { message: 1, start: 100, length: 100 },
         Control::Refuse { message: 3 },
         Control::Finish { messages: 9 },

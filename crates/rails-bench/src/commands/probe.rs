@@ -80,7 +80,7 @@ async fn measure(to: Remotes, security: Security, most: Bandwidth, json: bool, m
             search.take(attempt(&connection, rate).await.with_context(|| format!("--to {to}"))?);
         }
         let stats = connection.stats();
-        Ok(search.report(stats.min_round_trip, stats.path_mtu))
+        Ok(search.report(stats.min_rtt, stats.path_mtu))
     });
     print_report(&report.await?, json)?;
     Ok(Exit::Done)
@@ -89,7 +89,7 @@ async fn measure(to: Remotes, security: Security, most: Bandwidth, json: bool, m
 /// Sends at a rate for some round trips.
 async fn attempt(connection: &Connection, rate: Bandwidth) -> Result<Trial> {
     let block = Bytes::from(vec![0; BLOCK]);
-    let time = (8 * connection.stats().round_trip).max(MIN_TIME);
+    let time = (8 * connection.stats().rtt).max(MIN_TIME);
     // The bytes for the whole time and one more round trip.
     let bytes = rate.as_bits_per_second() as f64 / 8.0 * (2.0 * time.as_secs_f64());
     let count = (bytes / BLOCK as f64).ceil() as usize;
@@ -117,7 +117,7 @@ fn trial(rate: Bandwidth, before: &ConnectionStats, after: &ConnectionStats, sec
         rate,
         arrived: Bandwidth::bits_per_second(arrived as u64),
         loss: of(|stats| stats.sender.retransmitted_segments) / segments,
-        rtt: after.round_trip,
+        rtt: after.rtt,
     }
 }
 

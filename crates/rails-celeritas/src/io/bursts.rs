@@ -82,13 +82,13 @@ impl Bursts {
 
     /// Takes the next burst that is due, and has helpers seal those behind it that are due too.
     fn next_burst(&mut self, socket: &UdpSocket, protocol: &mut ConnectionProtocol, outgoing: &Outgoing, now: Instant) {
-        let most = usize::from(socket.max_segments());
+        let max = usize::from(socket.max_segments());
         self.left = 0;
         match self.sealing.as_mut().and_then(|sealing| sealing.next(&mut self.sealed)) {
             Some(burst) => self.burst = burst,
             None => {
                 self.burst.clear();
-                protocol.poll_transmit(now, most, &mut self.burst);
+                protocol.poll_transmit(now, max, &mut self.burst);
             }
         }
         let Some(sealing) = &mut self.sealing else {
@@ -101,7 +101,7 @@ impl Bursts {
         };
         while !self.burst.is_empty() && sealing.has_room(now) {
             let mut due = Vec::new();
-            protocol.poll_transmit(now, most, &mut due);
+            protocol.poll_transmit(now, max, &mut due);
             if due.is_empty() {
                 return;
             }
@@ -150,8 +150,8 @@ impl Bursts {
     /// shorter.
     fn next(&self) -> (&[Segment], usize) {
         let (segments, is_sealed) = (&self.burst[self.left..], self.sealing.is_some());
-        let most = segments_per_call(&segments[0], is_sealed);
-        (&segments[..segments.len().min(most)], datagram_len(&segments[0], is_sealed))
+        let max = segments_per_call(&segments[0], is_sealed);
+        (&segments[..segments.len().min(max)], datagram_len(&segments[0], is_sealed))
     }
 
     /// Sends the rest of the burst by one call.

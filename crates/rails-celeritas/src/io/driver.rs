@@ -61,7 +61,7 @@ impl Io for Moving<'_> {
         };
         let calls = (0..CALLS).take_while(is_open).count();
         scatter.handle_waiting(now, protocol);
-        hold_off.received(now, scatter.trains - trains, scatter.bytes - bytes, protocol.receiver().round_trip());
+        hold_off.received(now, scatter.trains - trains, scatter.bytes - bytes, protocol.receiver().rtt());
         calls == CALLS
     }
 

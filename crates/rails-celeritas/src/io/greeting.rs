@@ -22,7 +22,7 @@ pub(super) struct Greeting {
 
 /// Bytes that are no greeting of this version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoGreeting {
+pub(super) enum GreetingError {
     Foreign,
     /// The bytes are the first of a handshake with a secret.
     Secured,
@@ -40,21 +40,21 @@ impl Greeting {
         bytes
     }
 
-    pub(super) fn decode(bytes: &[u8; GREETING_LEN]) -> Result<Self, NoGreeting> {
+    pub(super) fn decode(bytes: &[u8; GREETING_LEN]) -> Result<Self, GreetingError> {
         let number = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         if &bytes[..8] != MAGIC {
             let prefix = bytes.first_chunk().expect("a greeting is longer");
             let is_handshake = HandshakeMessage::body_len(prefix).is_ok();
-            return Err(if is_handshake { NoGreeting::Secured } else { NoGreeting::Foreign });
+            return Err(if is_handshake { GreetingError::Secured } else { GreetingError::Foreign });
         }
         if number(8) != VERSION {
-            return Err(NoGreeting::Version(number(8)));
+            return Err(GreetingError::Version(number(8)));
         }
         let token = bytes[12..20].iter().fold(0, |token, byte| token << 8 | u64::from(*byte));
         let greeting = Self { token: Token(token), port: number(10), max_datagram: number(20) };
         // Such a datagram takes no payload, and no socket has port 0.
         match greeting.port == 0 || greeting.max_datagram < 64 {
-            true => Err(NoGreeting::Foreign),
+            true => Err(GreetingError::Foreign),
             false => Ok(greeting),
         }
     }

@@ -172,11 +172,11 @@ impl Lane for CeleritasLane {
     fn stats(&self) -> Result<TransportStats, StatsError> {
         let state = self.0.connection.shared.lock();
         let (sender, _) = state.protocol.stats();
-        let round_trip = state.protocol.round_trip();
+        let rtt = state.protocol.rtt();
         let mut stats = TransportStats::default();
-        stats.rtt = Some(round_trip.smoothed());
-        stats.rtt_variation = Some(round_trip.variation());
-        stats.min_rtt = Some(round_trip.least());
+        stats.rtt = Some(rtt.smoothed());
+        stats.rtt_variation = Some(rtt.variation());
+        stats.min_rtt = Some(rtt.min());
         // Bytes that are to be sent again are not in flight, and not acknowledged either.
         let is_unacknowledged = state.protocol.unacknowledged() > 0;
         let packets = state.protocol.packets_in_flight().max(is_unacknowledged.into());

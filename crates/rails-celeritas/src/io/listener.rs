@@ -3,7 +3,7 @@
 use super::{
     CeleritasOptions, Connection, OpenConnectionError,
     open::Greeted,
-    places::{Place, Places, Strangers, TurnedAway},
+    places::{GreetingPlace, GreetingPlaces, TurnedAway, TurnedAwayLog},
 };
 use rails_net::{AcceptError, TcpAcceptor, TcpLane};
 use std::{
@@ -37,7 +37,7 @@ use tokio::{
 pub struct CeleritasListener {
     local: SocketAddr,
     greeted: AsyncMutex<mpsc::Receiver<Result<Greeted, OpenConnectionError>>>,
-    strangers: Arc<Strangers>,
+    strangers: Arc<TurnedAwayLog>,
     /// Ends with the listener.
     _task: JoinSet<()>,
 }
@@ -57,7 +57,7 @@ impl CeleritasOptions {
         let acceptor = self.control().listen(address)?;
         let local = acceptor.local_addr();
         let (sender, greeted) = mpsc::channel(MAX_GREETED);
-        let strangers = Arc::<Strangers>::default();
+        let strangers = Arc::<TurnedAwayLog>::default();
         let mut task = JoinSet::new();
         task.spawn(accept_all(self.clone(), acceptor, sender, strangers.clone()));
         Ok(CeleritasListener { local, greeted: AsyncMutex::new(greeted), strangers, _task: task })
@@ -108,10 +108,10 @@ async fn accept_all(
     options: CeleritasOptions,
     acceptor: TcpAcceptor,
     out: mpsc::Sender<Result<Greeted, OpenConnectionError>>,
-    strangers: Arc<Strangers>,
+    strangers: Arc<TurnedAwayLog>,
 ) {
     let address = acceptor.local_addr();
-    let (places, unread) = (Places::new(), Arc::new(Semaphore::new(MAX_UNREAD)));
+    let (places, unread) = (GreetingPlaces::new(), Arc::new(Semaphore::new(MAX_UNREAD)));
     let mut greetings: JoinSet<Result<Greeted, Option<OpenConnectionError>>> = JoinSet::new();
     let mut failures = 0u64;
     loop {
@@ -172,7 +172,7 @@ async fn next_lane(
 /// A peer that greets.
 struct Answering {
     options: CeleritasOptions,
-    place: Place,
+    place: GreetingPlace,
     /// Resolves when the peer has to make room for another.
     told: oneshot::Receiver<()>,
     unread: Option<OwnedSemaphorePermit>,

@@ -34,7 +34,7 @@ pub use error::{CloseError, ConnectionError, OpenConnectionError, ReceiveError, 
 pub use lane::CeleritasTransport;
 pub use listener::CeleritasListener;
 pub use options::CeleritasOptions;
-use places::Familiar;
+use places::KnownOrigin;
 pub use places::TurnedAway;
 use rails_topo::Bandwidth;
 pub use scatter::ScatterStats;
@@ -70,7 +70,7 @@ pub struct Connection {
     close_timeout: Duration,
     /// The callers that send wait for room one after the other.
     turns: Mutex<()>,
-    _familiar: Option<Familiar>,
+    _familiar: Option<KnownOrigin>,
 }
 
 /// A message on its way, and a future of its arrival: `Ok` says that all of it is in the peer's
@@ -98,9 +98,9 @@ pub struct ConnectionStats {
     /// The rate at which this end sends.
     pub rate: Bandwidth,
     /// The smoothed round-trip time.
-    pub round_trip: Duration,
+    pub rtt: Duration,
     /// The least round-trip time.
-    pub min_round_trip: Duration,
+    pub min_rtt: Duration,
     /// The bytes that were sent and are not known to have arrived.
     pub unacknowledged: u64,
     /// The largest IP packet that the path is taken to carry, in bytes.
@@ -268,8 +268,8 @@ impl Connection {
             scatter: state.scatter,
             helpers: state.helpers,
             rate: state.protocol.rate(),
-            round_trip: state.protocol.round_trip().smoothed(),
-            min_round_trip: state.protocol.round_trip().least(),
+            rtt: state.protocol.rtt().smoothed(),
+            min_rtt: state.protocol.rtt().min(),
             unacknowledged: state.protocol.unacknowledged(),
             path_mtu: state.protocol.path_mtu(),
         }

@@ -4,8 +4,8 @@ use super::{
     CeleritasOptions, Connection, OpenConnectionError,
     bursts::Bursts,
     driver::{ConnectionDriver, Sockets},
-    greeting::{Greeting, NoGreeting, VERSION},
-    places::{Familiar, Place},
+    greeting::{Greeting, GreetingError, VERSION},
+    places::{GreetingPlace, KnownOrigin},
     random::random,
     scatter::Scatter,
     secure::{self, Seals},
@@ -51,7 +51,7 @@ pub(super) struct Greeted {
     parameters: Parameters,
     options: CeleritasOptions,
     /// The listener's record of the connection, where a listener has taken it.
-    pub(super) familiar: Option<Familiar>,
+    pub(super) familiar: Option<KnownOrigin>,
 }
 
 impl CeleritasOptions {
@@ -94,7 +94,7 @@ impl CeleritasOptions {
         &self,
         control: TcpStream,
         remote: SocketAddr,
-        place: &Place,
+        place: &GreetingPlace,
     ) -> Result<Greeted, OpenConnectionError> {
         self.in_time(remote, self.greet(control, remote, Some(place))).await
     }
@@ -113,7 +113,7 @@ impl CeleritasOptions {
         &self,
         mut control: TcpStream,
         remote: SocketAddr,
-        place: Option<&Place>,
+        place: Option<&GreetingPlace>,
     ) -> Result<Greeted, OpenConnectionError> {
         let greeting = |source| OpenConnectionError::Greeting { remote, source };
         let local = canonical(control.local_addr().map_err(greeting)?);
@@ -148,7 +148,7 @@ impl CeleritasOptions {
         let token = Token(u64::from_ne_bytes(random()?));
         let port = segments.local_addr().map_err(greeting)?.port();
         let own = Greeting { token, port, max_datagram };
-        let (theirs, round_trip) = channel.exchange(&own, theirs).await?;
+        let (theirs, rtt) = channel.exchange(&own, theirs).await?;
         let guard = guard_len(seals.segments.is_some()) as u32;
         let max_datagram = max_datagram.min(theirs.max_datagram);
         let payload = |datagram: u16| u32::from(datagram) - HEADER_LEN as u32 - guard;
@@ -163,7 +163,7 @@ impl CeleritasOptions {
             max_unacknowledged: self.max_unacknowledged.as_bytes(),
             window: self.window.as_bytes(),
             max_message: self.max_message.as_bytes(),
-            round_trip,
+            rtt,
             max_silence: self.max_silence,
             keep_alive: self.keep_alive,
             depth: self.depth,
@@ -227,7 +227,10 @@ struct Greetings<'a> {
 impl Greetings<'_> {
     /// The greeting that this end answers, or the error of a peer that has to learn of this end's
     /// version and security.
-    async fn answered(&mut self, place: &Place) -> Result<Result<Greeting, OpenConnectionError>, OpenConnectionError> {
+    async fn answered(
+        &mut self,
+        place: &GreetingPlace,
+    ) -> Result<Result<Greeting, OpenConnectionError>, OpenConnectionError> {
         let theirs = self.greeting().await;
         place.heard(Standing::Greeted);
         match theirs {
@@ -247,10 +250,10 @@ impl Greetings<'_> {
         self.send(&own.encode()).await?;
         let Some(theirs) = theirs else {
             let theirs = self.greeting().await?;
-            let round_trip = sent.elapsed();
+            let rtt = sent.elapsed();
             // The peer takes its own time.
             self.send(&[ANSWER]).await?;
-            return Ok((theirs, round_trip));
+            return Ok((theirs, rtt));
         };
         let theirs = theirs?;
         let [ANSWER] = self.receive().await? else { return Err(OpenConnectionError::Foreign { remote: self.remote }) };
@@ -261,9 +264,9 @@ impl Greetings<'_> {
     async fn greeting(&mut self) -> Result<Greeting, OpenConnectionError> {
         let remote = self.remote;
         Greeting::decode(&self.receive().await?).map_err(|refused| match refused {
-            NoGreeting::Foreign => OpenConnectionError::Foreign { remote },
-            NoGreeting::Secured => OpenConnectionError::Secured { remote },
-            NoGreeting::Version(theirs) => OpenConnectionError::Version { remote, theirs, ours: VERSION },
+            GreetingError::Foreign => OpenConnectionError::Foreign { remote },
+            GreetingError::Secured => OpenConnectionError::Secured { remote },
+            GreetingError::Version(theirs) => OpenConnectionError::Version { remote, theirs, ours: VERSION },
         })
     }
 

@@ -38,7 +38,7 @@ impl CeleritasOptions {
     /// Connections that share a rate with others, each with a share of this weight.
     pub fn shared(rate: &SharedRate, weight: NonZeroU32) -> Self {
         let rate = rate.clone();
-        Self::controller(move || Box::new(rate.part(weight)))
+        Self::controller(move || Box::new(rate.share(weight)))
     }
 
     /// Connections that search for the rate of the path, and make way for others: for a path whose

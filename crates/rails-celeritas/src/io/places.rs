@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 /// The greetings under way. Each hears when it has to make room for another.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct GreetingPlaces {
     greetings: Mutex<Handshakes<oneshot::Sender<()>>>,
     tls_rate: Mutex<HandshakeRate>,
     /// The connections that are open, by origin: a flood of strangers keeps no peer out that has
@@ -26,21 +26,21 @@ pub(super) struct Places {
 
 /// The place of one greeting, held until dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Arc<Places>,
+pub(super) struct GreetingPlace {
+    places: Arc<GreetingPlaces>,
     id: HandshakeId,
 }
 
 /// Counts as an open connection of a listener until dropped: its origin is no stranger.
 #[derive(Debug)]
-pub(super) struct Familiar {
-    places: Arc<Places>,
+pub(super) struct KnownOrigin {
+    places: Arc<GreetingPlaces>,
     origin: Origin,
 }
 
 /// Counts the peers that were turned away, and logs them.
 #[derive(Debug, Default)]
-pub(super) struct Strangers {
+pub(super) struct TurnedAwayLog {
     counts: Mutex<TurnedAway>,
     warnings: Repeated,
 }
@@ -67,7 +67,7 @@ pub struct TurnedAway {
     pub failed: u64,
 }
 
-impl Places {
+impl GreetingPlaces {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             greetings: Mutex::new(Handshakes::new(MAX_GREETINGS, MAX_GREETINGS_PER_ORIGIN)),
@@ -81,7 +81,7 @@ impl Places {
     ///
     /// # Errors
     /// The limit whose places are all taken by peers that have proved themselves.
-    pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Result<(Place, oneshot::Receiver<()>), Limit> {
+    pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Result<(GreetingPlace, oneshot::Receiver<()>), Limit> {
         let (tell, told) = oneshot::channel();
         let is_familiar = self.is_familiar(peer);
         let entry = self.lock().enter(peer, is_familiar, tell);
@@ -94,7 +94,7 @@ impl Places {
             }
             Entry::Refused(limit) => return Err(limit),
         };
-        Ok((Place { places: self.clone(), id }, told))
+        Ok((GreetingPlace { places: self.clone(), id }, told))
     }
 
     /// Whether a connection of this origin is open.
@@ -111,7 +111,7 @@ impl Places {
     }
 }
 
-impl Place {
+impl GreetingPlace {
     /// The peer has sent a message, and has this standing unless it has a better one.
     pub(super) fn heard(&self, standing: Standing) {
         self.places.lock().heard(self.id, standing);
@@ -128,14 +128,14 @@ impl Place {
     }
 
     /// Opens a connection of the peer, for as long as the result lives.
-    pub(super) fn open(&self, peer: IpAddr) -> Familiar {
+    pub(super) fn open(&self, peer: IpAddr) -> KnownOrigin {
         let origin = Origin::of(peer);
         *self.places.open().entry(origin).or_default() += 1;
-        Familiar { places: self.places.clone(), origin }
+        KnownOrigin { places: self.places.clone(), origin }
     }
 }
 
-impl Drop for Place {
+impl Drop for GreetingPlace {
     fn drop(&mut self) {
         // The handle wakes a task when it is dropped, so it is dropped without the lock.
         let handle = self.places.lock().leave(self.id);
@@ -143,7 +143,7 @@ impl Drop for Place {
     }
 }
 
-impl Drop for Familiar {
+impl Drop for KnownOrigin {
     fn drop(&mut self) {
         let mut open = self.places.open();
         if let Some(count) = open.get_mut(&self.origin) {
@@ -155,7 +155,7 @@ impl Drop for Familiar {
     }
 }
 
-impl Strangers {
+impl TurnedAwayLog {
     /// The counts so far.
     pub(super) fn counts(&self) -> TurnedAway {
         *self.lock()
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn strangers_keep_no_peer_with_a_connection_out() {
-        let places = Places::new();
+        let places = GreetingPlaces::new();
         let peer = |number: u32| IpAddr::from((0x0a00_0000 + number).to_be_bytes());
         let (place, _told) = places.enter(peer(0)).unwrap();
         let mut strangers = (1..).map(peer);

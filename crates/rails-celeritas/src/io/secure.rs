@@ -1,7 +1,7 @@
 //! The handshake of a connection with a secret or TLS: that of lanes (rails-proto), on the control
 //! channel, before the greeting.
 
-use super::{OpenConnectionError, greeting::MAGIC, places::Place, random::random};
+use super::{OpenConnectionError, greeting::MAGIC, places::GreetingPlace, random::random};
 use crate::proto::wire::{FrameReader, FrameWriter};
 use rails_proto::{
     admission::Standing,
@@ -46,7 +46,7 @@ pub(super) async fn handshake(
     control: &mut TcpStream,
     remote: SocketAddr,
     security: &Security,
-    place: Option<&Place>,
+    place: Option<&GreetingPlace>,
 ) -> Result<Seals, OpenConnectionError> {
     let mode = security.mode();
     if mode == Mode::Insecure {
@@ -95,7 +95,7 @@ impl Channel<'_> {
         }
     }
 
-    async fn respond(&mut self, credentials: Credentials, place: &Place) -> Result<Seals, OpenConnectionError> {
+    async fn respond(&mut self, credentials: Credentials, place: &GreetingPlace) -> Result<Seals, OpenConnectionError> {
         let HandshakeMessage::Hello(hello) = self.receive(rails_proto::handshake::LONGEST_PLAIN).await? else {
             return Err(self.failed(HandshakeError::Disorder));
         };

@@ -10,7 +10,7 @@ use super::{
     path_mtu::PathMtu,
     rate::RateController,
     receiver::{Arrival, MIN_INTERVAL, Payload, Receiver, ReceiverStats, Rejection},
-    round_trip::RoundTrip,
+    rtt::RttEstimator,
     sender::{Segment, Sender, SenderStats, SubmitError, Violation},
     silence::{Patience, Silence},
     wire::{Control, HEADER_LEN, ProbeHeader, SegmentHeader, ShortHeader, Token},
@@ -46,7 +46,7 @@ pub struct Parameters {
     /// The longest message of the peer that is taken without a caller's blocks.
     pub max_message: u64,
     /// The round-trip time that the handshake has taken.
-    pub round_trip: Duration,
+    pub rtt: Duration,
     /// The time without news after which the connection fails, but no less than [`MIN_PROBES`]
     /// probe timeouts.
     pub max_silence: Duration,
@@ -77,13 +77,13 @@ pub struct ConnectionProtocol {
     /// Refused messages of the peer, which it does not know of yet.
     refused: RangeSet<u32>,
     /// This end has to tell the peer the round trip, and the peer has to answer.
-    tells_round_trip: bool,
+    must_announce_rtt: bool,
     /// The number of all messages of this end, until the peer has been told.
-    tells_finish: Option<u32>,
+    unannounced_finish: Option<u32>,
     /// Messages that are given up if they have not arrived by then.
     deadlines: Deadlines,
     /// The round trip that was last sent to the peer.
-    told_round_trip: Option<Duration>,
+    announced_rtt: Option<Duration>,
     /// When the last datagram left.
     sent_at: Instant,
     events: VecDeque<Event>,
@@ -186,12 +186,12 @@ impl Parameters {
 impl ConnectionProtocol {
     /// An end that has just been opened.
     pub fn new(now: Instant, parameters: Parameters, controller: Box<dyn RateController>) -> Self {
-        let round_trip = RoundTrip::new(parameters.round_trip);
+        let rtt = RttEstimator::new(parameters.rtt);
         let Parameters { peer_token, max_payload, base_payload, max_unacknowledged, depth, .. } = parameters;
         let around = parameters.overhead + HEADER_LEN as u32;
         let path_mtu = PathMtu::new(base_payload, max_payload, around, parameters.floor_payload);
         let mut protocol = Self {
-            sender: Sender::new(peer_token, path_mtu.current(), max_unacknowledged, round_trip),
+            sender: Sender::new(peer_token, path_mtu.current(), max_unacknowledged, rtt),
             receiver: Receiver::new(),
             incoming: Incoming::new(parameters.window, parameters.max_message),
             pacer: Pacer::new(now, controller.rate(), depth, 2 * parameters.wire_len(path_mtu.current())),
@@ -201,10 +201,10 @@ impl ConnectionProtocol {
             arrived_probes: VecDeque::new(),
             silence: Silence::new(now),
             refused: RangeSet::new(),
-            tells_round_trip: false,
-            tells_finish: None,
+            must_announce_rtt: false,
+            unannounced_finish: None,
             deadlines: Deadlines::default(),
-            told_round_trip: None,
+            announced_rtt: None,
             sent_at: now,
             events: VecDeque::new(),
             peer_messages: None,
@@ -241,7 +241,7 @@ impl ConnectionProtocol {
             self.controller.resume(now);
         }
         let number = self.sender.submit(length)?;
-        self.heed_busy();
+        self.update_busy();
         Ok(number)
     }
 
@@ -264,7 +264,7 @@ impl ConnectionProtocol {
         if was_waiting && self.sender.unacknowledged() == 0 {
             self.silence.end(now);
         }
-        self.heed_busy();
+        self.update_busy();
         true
     }
 
@@ -312,7 +312,7 @@ impl ConnectionProtocol {
     /// Tells the peer the number of this end's messages: none follows. A second call does nothing.
     pub fn finish(&mut self) {
         if !std::mem::replace(&mut self.is_finished, true) && !self.peer_is_closed {
-            self.tells_finish = Some(self.sender.submitted());
+            self.unannounced_finish = Some(self.sender.submitted());
         }
     }
 
@@ -369,7 +369,7 @@ impl ConnectionProtocol {
     /// Whether the sending side of the control channel is to be closed now, once: both ends have
     /// finished and have all messages, and all frames have been taken. No frame follows.
     pub fn poll_close(&mut self) -> bool {
-        let has_frames = self.tells_round_trip || self.tells_finish.is_some() || !self.refused.is_empty();
+        let has_frames = self.must_announce_rtt || self.unannounced_finish.is_some() || !self.refused.is_empty();
         // A peer that has closed reads no frame.
         let has_told = self.peer_is_closed || !has_frames && !self.sender.has_given_up();
         if self.has_failed || self.is_closed || !has_told || !self.is_finished {
@@ -397,22 +397,22 @@ impl ConnectionProtocol {
         if is_whole { self.end_if_closed() } else { self.fail(Failure::Cut) }
     }
 
-    /// Adds the next segments to `burst`, in the order in which they leave: at most `most`, no more
+    /// Adds the next segments to `burst`, in the order in which they leave: at most `max`, no more
     /// than the rate allows now, and all of one length with their headers but the last, which
     /// may be shorter. So one system call can send them.
-    pub fn poll_transmit(&mut self, now: Instant, most: usize, burst: &mut Vec<Segment>) {
+    pub fn poll_transmit(&mut self, now: Instant, max: usize, burst: &mut Vec<Segment>) {
         if self.has_failed {
             return;
         }
         // Connections that share the rate may have come or gone.
         self.set_rate(now);
-        self.expire_in_vain(now);
+        self.expire_hopeless(now);
         if self.burst_at().is_some_and(|at| now < at) {
             return;
         }
         let mut budget = self.pacer.budget(now).min(self.burst_len());
         let mut first = None;
-        while burst.len() < most {
+        while burst.len() < max {
             let Some(length) = self.sender.next_len() else {
                 if self.pacer.budget(now) >= self.parameters.wire_len(self.path_mtu.current()) {
                     self.sender.set_limited();
@@ -476,8 +476,8 @@ impl ConnectionProtocol {
             return None;
         }
         let packet = self.sender.take_number();
-        let round_trip = self.sender.round_trip();
-        self.path_mtu.take_probe(now, packet, round_trip.probe(round_trip.smoothed().max(PROBE_DELAY)))?;
+        let rtt = self.sender.rtt();
+        self.path_mtu.take_probe(now, packet, rtt.pto(rtt.smoothed().max(PROBE_DELAY)))?;
         Some((packet, size))
     }
 
@@ -544,8 +544,8 @@ impl ConnectionProtocol {
         if self.has_failed || self.is_closed || self.peer_is_closed {
             return None;
         }
-        if std::mem::take(&mut self.tells_round_trip) {
-            return Some(self.round_trip_frame());
+        if std::mem::take(&mut self.must_announce_rtt) {
+            return Some(self.rtt_frame());
         }
         // The peer learns of a refused message before it learns that all of it has arrived, and before it
         // may send further.
@@ -556,10 +556,10 @@ impl ConnectionProtocol {
         }
         if let Some((message, bytes)) = self.sender.poll_given_up() {
             // Another message may begin in its place.
-            self.heed_busy();
+            self.update_busy();
             return Some(Control::GiveUp { message, start: bytes.start, length: bytes.end - bytes.start });
         }
-        let finish = self.tells_finish.take().map(|messages| Control::Finish { messages });
+        let finish = self.unannounced_finish.take().map(|messages| Control::Finish { messages });
         let answer = || self.arrived_probes.pop_front().map(|packet| Control::ProbeArrived { packet });
         finish.or_else(answer).or_else(|| self.receiver.poll_error_list(now).map(Control::ErrorList))
     }
@@ -619,12 +619,12 @@ impl ConnectionProtocol {
             self.path_mtu.suspect();
         }
         self.path_mtu.handle_timeout(now);
-        self.heed_path_mtu();
-        if self.sender.unacknowledged() > 0 && self.silence.is_to_halve(now, self.patience()) {
+        self.apply_path_mtu();
+        if self.sender.unacknowledged() > 0 && self.silence.should_halve(now, self.patience()) {
             self.silence.halve();
             self.path_mtu.suspect();
             self.set_rate(now);
-            self.tells_round_trip |= self.silence.ask(now);
+            self.must_announce_rtt |= self.silence.ask(now);
         }
     }
 
@@ -712,8 +712,8 @@ impl ConnectionProtocol {
     }
 
     /// The round-trip time.
-    pub fn round_trip(&self) -> RoundTrip {
-        self.sender.round_trip()
+    pub fn rtt(&self) -> RttEstimator {
+        self.sender.rtt()
     }
 
     /// The counters of both halves.
@@ -741,17 +741,17 @@ impl ConnectionProtocol {
                     self.silence.hear(now);
                     self.path_mtu.handle_arrivals();
                 }
-                self.controller.handle(now, &feedback, &self.sender.round_trip());
+                self.controller.handle(now, &feedback, &self.sender.rtt());
                 self.set_rate(now);
                 while let Some(message) = self.sender.poll_delivered() {
                     self.deadlines.remove(message);
                     self.events.push_back(Event::Delivered { message });
                 }
-                self.heed_busy();
-                self.tell_round_trip();
+                self.update_busy();
+                self.announce_rtt();
             }
-            Control::RoundTrip(microseconds) => {
-                self.receiver.set_round_trip(Duration::from_micros((*microseconds).into()));
+            Control::MinRtt(microseconds) => {
+                self.receiver.set_min_rtt(Duration::from_micros((*microseconds).into()));
                 self.receiver.answer(now);
             }
             Control::GiveUp { message, start, length } => {
@@ -769,7 +769,7 @@ impl ConnectionProtocol {
                 if self.path_mtu.handle_answer(now, *packet) {
                     self.silence.hear_of_path(now);
                 }
-                self.heed_path_mtu();
+                self.apply_path_mtu();
             }
             Control::Finish { messages } => {
                 if self.peer_messages.replace(*messages).is_none() {
@@ -837,7 +837,7 @@ impl ConnectionProtocol {
 
     /// Gives messages up whose turn it is, and that would not arrive in time at this rate: a
     /// message that is given up in the middle has cost those behind it their time.
-    fn expire_in_vain(&mut self, now: Instant) {
+    fn expire_hopeless(&mut self, now: Instant) {
         // At a rate that silence has halved some are to be sent all the same, or nothing would be heard for
         // ever.
         while self.silence.halvings() == 0
@@ -847,8 +847,8 @@ impl ConnectionProtocol {
             let segments = length.div_ceil(self.path_mtu.current().into());
             let bytes = length.saturating_add(segments.saturating_mul(self.parameters.wire_len(0)));
             // With the time for a last segment that is sent again.
-            let round_trip = self.sender.round_trip();
-            let way = round_trip.smoothed() / 2 + round_trip.probe(self.peer_delay());
+            let rtt = self.sender.rtt();
+            let way = rtt.smoothed() / 2 + rtt.pto(self.peer_delay());
             if now + self.pacer.time_of(bytes) + way <= deadline {
                 break;
             }
@@ -878,45 +878,45 @@ impl ConnectionProtocol {
         2 * self.parameters.wire_len(self.path_mtu.current())
     }
 
-    fn heed_path_mtu(&mut self) {
+    fn apply_path_mtu(&mut self) {
         self.sender.set_max_payload(self.path_mtu.current());
         self.pacer.set_min_burst(self.min_burst());
     }
 
     /// Tells the peer the least round-trip time: the first one, and one that has changed by a
     /// quarter. Queues change it little, and so does the time that a handshake takes.
-    fn tell_round_trip(&mut self) {
-        let Some(now) = self.sender.min_round_trip() else { return };
-        if self.told_round_trip.is_none_or(|told| now.abs_diff(told) > told / 4) {
-            self.told_round_trip = Some(now);
-            self.tells_round_trip = true;
+    fn announce_rtt(&mut self) {
+        let Some(now) = self.sender.min_rtt() else { return };
+        if self.announced_rtt.is_none_or(|told| now.abs_diff(told) > told / 4) {
+            self.announced_rtt = Some(now);
+            self.must_announce_rtt = true;
         }
     }
 
-    fn round_trip_frame(&self) -> Control {
-        let round_trip = self.told_round_trip.unwrap_or(self.parameters.round_trip);
-        Control::RoundTrip(u32::try_from(round_trip.as_micros()).unwrap_or(u32::MAX))
+    fn rtt_frame(&self) -> Control {
+        let rtt = self.announced_rtt.unwrap_or(self.parameters.rtt);
+        Control::MinRtt(u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX))
     }
 
     /// How long the peer may hold news of an arrival back.
     fn peer_delay(&self) -> Duration {
-        2 * (self.told_round_trip.unwrap_or_default() / 8).max(MIN_INTERVAL)
+        2 * (self.announced_rtt.unwrap_or_default() / 8).max(MIN_INTERVAL)
     }
 
     fn patience(&self) -> Patience {
-        let round_trip = self.sender.round_trip();
+        let rtt = self.sender.rtt();
         let mut limit = self.parameters.max_silence;
         // Neither changes by itself: a path that has never carried a segment, or that carries small ones
         // alone.
         if !self.silence.has_heard() || self.path_mtu.is_too_small() {
             limit = limit.min(MAX_USELESS);
         }
-        let limit = limit.max(MIN_PROBES * round_trip.probe(self.peer_delay()));
-        Patience { pause: (3 * round_trip.smoothed()).max(MIN_SILENCE).min(limit / 2), limit }
+        let limit = limit.max(MIN_PROBES * rtt.pto(self.peer_delay()));
+        Patience { pause: (3 * rtt.smoothed()).max(MIN_SILENCE).min(limit / 2), limit }
     }
 
     /// Leaves the connection's share of a rate to others while its peer takes nothing.
-    fn heed_busy(&mut self) {
+    fn update_busy(&mut self) {
         self.controller.set_busy(self.sender.is_busy());
     }
 
@@ -980,7 +980,7 @@ pub(super) mod tests {
             max_unacknowledged: 1 << 20,
             window: 1 << 20,
             max_message: 1 << 20,
-            round_trip: Duration::from_millis(1),
+            rtt: Duration::from_millis(1),
             max_silence: Duration::from_secs(5),
             keep_alive: None,
             depth: Duration::from_millis(1),
@@ -1000,9 +1000,9 @@ pub(super) mod tests {
             let header = SegmentHeader { token, packet: place, offset: place, message, message_len: 1, in_message: 0 };
             end.handle_segment(now, &header, 1)
         };
-        let most = 1 << 17;
-        let taken = (0..most).take_while(|message| begin(&mut end, *message).is_ok()).count() as u32;
-        assert!(taken < most, "a peer that reads nothing may send without end");
+        let max = 1 << 17;
+        let taken = (0..max).take_while(|message| begin(&mut end, *message).is_ok()).count() as u32;
+        assert!(taken < max, "a peer that reads nothing may send without end");
         let mut refused = 0;
         while let Some(frame) = end.poll_control(now) {
             match frame {

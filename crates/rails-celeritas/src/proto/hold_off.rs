@@ -25,10 +25,10 @@ impl HoldOff {
     /// together. A hold is a small part of the path's least round trip, as the peer has measured
     /// it: it delays messages, and the news of segments. The time of a handshake may be much
     /// longer.
-    pub fn received(&mut self, now: Instant, trains: u64, bytes: u64, round_trip: Option<Duration>) {
+    pub fn received(&mut self, now: Instant, trains: u64, bytes: u64, rtt: Option<Duration>) {
         self.trains += trains;
         self.bytes += bytes;
-        let hold = round_trip.map_or(Duration::ZERO, |round_trip| (round_trip / ROUND_TRIP_PART).min(MAX_HOLD));
+        let hold = rtt.map_or(Duration::ZERO, |rtt| (rtt / RTT_PART).min(MAX_HOLD));
         let passed = now.saturating_duration_since(self.since);
         if self.until.is_some_and(|until| now < until) || passed < hold {
             return;
@@ -47,7 +47,7 @@ impl HoldOff {
 }
 
 /// A hold is at most this part of the round trip.
-const ROUND_TRIP_PART: u32 = 32;
+const RTT_PART: u32 = 32;
 /// The longest hold.
 const MAX_HOLD: Duration = Duration::from_micros(500);
 /// A shorter hold is none: to set a timer costs as much as a wake.
@@ -65,14 +65,14 @@ mod tests {
 
     /// Receives a segment each `interval`, as long as nothing is held, for 10 ms. Returns the
     /// number of looks.
-    fn looks(interval: Duration, bytes: u64, round_trip: Duration) -> u32 {
+    fn looks(interval: Duration, bytes: u64, rtt: Duration) -> u32 {
         let begin = Instant::now();
         let (mut hold_off, mut now, mut looks) = (HoldOff::new(begin), begin, 0);
         while now < begin + 10_000 * US {
             let next = (now + interval).max(hold_off.until().unwrap_or(begin));
             let segments = (next - now).as_nanos() / interval.as_nanos();
             now = next;
-            hold_off.received(now, segments as u64, segments as u64 * bytes, Some(round_trip));
+            hold_off.received(now, segments as u64, segments as u64 * bytes, Some(rtt));
             looks += 1;
         }
         looks
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_held_before_the_round_trip_is_known() {
+    fn nothing_is_held_before_the_rtt_is_known() {
         let begin = Instant::now();
         let mut hold_off = HoldOff::new(begin);
         hold_off.received(begin + 600 * US, 24, 36_000, None);

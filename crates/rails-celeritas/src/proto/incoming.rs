@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_receives_any_more() {
+    fn no_caller_receives_any_more() {
         let mut incoming = Incoming::new(10_000, 1_000);
         assert!(incoming.begin(0, 500) && incoming.begin(1, 500));
         incoming.whole(0);

@@ -2,7 +2,7 @@
 //!
 //! Each module depends only on those above it, and the last two on each other.
 //! - [`wire`]: the bytes of segments and of control frames;
-//! - [`round_trip`], [`pacer`]: the time of a round trip, and when bytes may leave;
+//! - [`rtt`], [`pacer`]: the time of a round trip, and when bytes may leave;
 //! - [`path_mtu`], [`peer_address`]: how large packets may be, and where they go; [`replay`]: which
 //!   have come before;
 //! - [`sender`]: which bytes go next, and which have arrived; [`receiver`]: the bytes that have
@@ -33,7 +33,7 @@ pub mod rate;
 pub mod receiver;
 pub mod replay;
 pub mod round;
-pub mod round_trip;
+pub mod rtt;
 pub mod sender;
 pub mod silence;
 mod skipped;

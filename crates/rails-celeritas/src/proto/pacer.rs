@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 pub struct Pacer {
     rate: Bandwidth,
     depth: Duration,
-    least: u64,
+    min_bytes: u64,
     empty_at: Instant,
 }
 
 impl Pacer {
     /// A bucket that is empty now. It holds at most the bytes that the rate gives in `depth`: so
     /// much can leave at once after a pause, or after a timer that fired late. At a low rate it
-    /// holds `least` bytes all the same, so that a segment fits.
-    pub fn new(now: Instant, rate: Bandwidth, depth: Duration, least: u64) -> Self {
-        Self { rate, depth, least, empty_at: now }
+    /// holds `min_bytes` bytes all the same, so that a segment fits.
+    pub fn new(now: Instant, rate: Bandwidth, depth: Duration, min_bytes: u64) -> Self {
+        Self { rate, depth, min_bytes, empty_at: now }
     }
 
     /// The rate.
@@ -41,7 +41,7 @@ impl Pacer {
 
     /// Changes the bytes that the bucket holds at a low rate.
     pub fn set_min_burst(&mut self, bytes: u64) {
-        self.least = bytes;
+        self.min_bytes = bytes;
     }
 
     /// The bytes that may leave now.
@@ -65,7 +65,7 @@ impl Pacer {
 
     /// The time in which the bucket fills.
     fn depth(&self) -> Duration {
-        self.depth.max(self.time_of(self.least))
+        self.depth.max(self.time_of(self.min_bytes))
     }
 
     /// The time that bytes take at the rate, rounded up.

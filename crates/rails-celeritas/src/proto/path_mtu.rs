@@ -4,11 +4,11 @@
 //! loss of one delays nothing and tells nothing about congestion.
 //!
 //! ```text
-//!            most sizes answered, or none         600 s
-//!  Search ------------------------------> Done ---------> Search
-//!    ^                                      |
-//!    |            nothing large arrives     v
-//!    +----------------------------------- Suspect ---> Done (nothing is answered)
+//!            most sizes answered, or none              600 s
+//!  Searching -----------------------------> Complete ---------> Searching
+//!    ^                                         |
+//!    |            nothing large arrives        v
+//!    +-------------------------------------- Suspect ---> Complete (nothing is answered)
 //!      an answer to the present size; or
 //!      to the base alone: from there
 //! ```
@@ -26,9 +26,9 @@ pub struct PathMtu {
     /// packet may be sent.
     floor: Option<u32>,
     base: u32,
-    most: u32,
+    max: u32,
     /// The bytes of an IP packet around the payload.
-    around: u32,
+    overhead: u32,
     current: u32,
     state: SearchState,
     /// The sizes of probes that are to be sent.
@@ -55,11 +55,11 @@ struct Probe {
 #[derive(Debug, Clone, Copy)]
 enum SearchState {
     /// The largest payload is at least the first, and below the second.
-    Search {
+    Searching {
         low: u32,
         high: u32,
     },
-    Done {
+    Complete {
         raise_at: Option<Instant>,
     },
     /// Whether the base has been answered, and a smaller packet.
@@ -71,16 +71,16 @@ enum SearchState {
 
 impl PathMtu {
     /// Begins with payloads of `base` bytes, which nearly every path carries, and searches up to
-    /// `most`. `around` are the bytes of an IP packet around the payload.
-    pub fn new(base: u32, most: u32, around: u32, floor: Option<u32>) -> Self {
-        let base = base.min(most);
+    /// `max`. `overhead` are the bytes of an IP packet around the payload.
+    pub fn new(base: u32, max: u32, overhead: u32, floor: Option<u32>) -> Self {
+        let base = base.min(max);
         let mut mtu = Self {
             floor: floor.filter(|floor| *floor < base),
             base,
-            most,
-            around,
+            max,
+            overhead,
             current: base,
-            state: SearchState::Done { raise_at: None },
+            state: SearchState::Complete { raise_at: None },
             wanted: VecDeque::new(),
             sent: Vec::new(),
             late: VecDeque::new(),
@@ -90,7 +90,7 @@ impl PathMtu {
             silent: 0,
             is_too_small: false,
         };
-        mtu.search(base, most + 1);
+        mtu.search(base, max + 1);
         mtu
     }
 
@@ -112,7 +112,7 @@ impl PathMtu {
 
     /// Whether no probe is under way or to be sent.
     pub fn is_done(&self) -> bool {
-        matches!(self.state, SearchState::Done { .. })
+        matches!(self.state, SearchState::Complete { .. })
     }
 
     /// Whether the present size is in question.
@@ -122,7 +122,7 @@ impl PathMtu {
 
     /// The next probe is too large for a search: it looks below.
     pub fn skip(&mut self, now: Instant) {
-        if let (SearchState::Search { low, .. }, Some(size)) = (self.state, self.wanted.pop_front()) {
+        if let (SearchState::Searching { low, .. }, Some(size)) = (self.state, self.wanted.pop_front()) {
             self.settle(now, low, size.max(low + 1));
         }
     }
@@ -155,7 +155,7 @@ impl PathMtu {
         if let Some(size) = carried.filter(|size| *size > self.current && !self.is_suspect()) {
             // The search goes on above it.
             self.current = size;
-            self.search(size, self.most + 1);
+            self.search(size, self.max + 1);
         }
         carried.is_some()
     }
@@ -170,7 +170,7 @@ impl PathMtu {
         self.silent = 0;
         self.is_too_small &= size < self.base;
         match &mut self.state {
-            SearchState::Search { low, high } => {
+            SearchState::Searching { low, high } => {
                 *low = size.max(*low);
                 let (low, high) = (*low, *high);
                 self.current = self.current.max(low);
@@ -181,11 +181,11 @@ impl PathMtu {
                 }
             }
             // The suspicion may have interrupted a search.
-            SearchState::Suspect { .. } if size >= self.current => self.settle(now, self.current, self.most + 1),
+            SearchState::Suspect { .. } if size >= self.current => self.settle(now, self.current, self.max + 1),
             SearchState::Suspect { base, floor } => {
                 *(if size >= self.base { base } else { floor }) = true;
             }
-            SearchState::Done { .. } => {}
+            SearchState::Complete { .. } => {}
         }
     }
 
@@ -193,7 +193,7 @@ impl PathMtu {
     pub fn handle_refused(&mut self, now: Instant, packet: u64) {
         let Some(index) = self.sent.iter().position(|probe| probe.packet == packet) else { return };
         let size = self.sent.swap_remove(index).size;
-        if let SearchState::Search { low, .. } = self.state {
+        if let SearchState::Searching { low, .. } = self.state {
             self.settle(now, low, size.max(low + 1));
         }
     }
@@ -217,7 +217,7 @@ impl PathMtu {
     /// When [`handle_timeout`](Self::handle_timeout) is to be called.
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
-            SearchState::Done { raise_at } => raise_at,
+            SearchState::Complete { raise_at } => raise_at,
             _ if self.wanted.is_empty() => self.ends_at,
             _ => None,
         }
@@ -230,13 +230,13 @@ impl PathMtu {
         }
         let smallest = self.sent.iter().map(|probe| probe.size).min();
         match self.state {
-            SearchState::Done { .. } => self.search(self.current, self.most + 1),
+            SearchState::Complete { .. } => self.search(self.current, self.max + 1),
             // One loss tells nothing. Two more probes at once are enough: a wrong result is a smaller one, for a while.
-            SearchState::Search { .. } if !self.is_second_try => {
+            SearchState::Searching { .. } if !self.is_second_try => {
                 self.is_second_try = true;
                 self.wanted.extend(smallest.into_iter().cycle().take(2));
             }
-            SearchState::Search { low, high } => self.settle(now, low, smallest.unwrap_or(high)),
+            SearchState::Searching { low, high } => self.settle(now, low, smallest.unwrap_or(high)),
             SearchState::Suspect { base, floor } if !self.is_second_try => {
                 self.is_second_try = true;
                 let again = [Some(self.current), (!base).then_some(self.base), self.floor.filter(|_| !floor)];
@@ -254,7 +254,7 @@ impl PathMtu {
             SearchState::Suspect { base, floor } => {
                 self.silent += u32::from(!base && !floor);
                 // The suspicion may have interrupted a search.
-                self.settle(now, self.current, self.most + 1);
+                self.settle(now, self.current, self.max + 1);
             }
         }
     }
@@ -266,16 +266,16 @@ impl PathMtu {
 
     fn search(&mut self, low: u32, high: u32) {
         if high - low <= 1 {
-            self.state = SearchState::Done { raise_at: None };
+            self.state = SearchState::Complete { raise_at: None };
             return self.begin([]);
         }
-        self.state = SearchState::Search { low, high };
-        self.begin(candidates(low, high, self.most, self.around));
+        self.state = SearchState::Searching { low, high };
+        self.begin(candidates(low, high, self.max, self.overhead));
     }
 
     fn done(&mut self, now: Instant) {
-        let can_rise = self.most - self.current > PRECISION;
-        self.state = SearchState::Done { raise_at: can_rise.then(|| now + RAISE_AFTER) };
+        let can_rise = self.max - self.current > PRECISION;
+        self.state = SearchState::Complete { raise_at: can_rise.then(|| now + RAISE_AFTER) };
         self.begin([]);
     }
 
@@ -292,17 +292,17 @@ impl PathMtu {
 
 /// The sizes to try of those above `low` and below `high`: the largest of all, and of the others
 /// the quartiles, or MTUs of common links near them.
-fn candidates(low: u32, high: u32, most: u32, around: u32) -> Vec<u32> {
+fn candidates(low: u32, high: u32, max: u32, overhead: u32) -> Vec<u32> {
     let part = (high - low) / 4;
     let near = |quarter: u32| {
         let middle = low + quarter * (high - low) / 4;
-        let common = COMMON.iter().map(|mtu| mtu.saturating_sub(around));
+        let common = COMMON.iter().map(|mtu| mtu.saturating_sub(overhead));
         let near = common.filter(|size| size.abs_diff(middle) <= part && low < *size && *size < high);
         near.min_by_key(|size| size.abs_diff(middle)).unwrap_or(middle)
     };
     let mut sizes: Vec<u32> = (1..4).map(near).filter(|size| low < *size && *size < high).collect();
-    if high > most {
-        sizes.push(most);
+    if high > max {
+        sizes.push(max);
     }
     sizes.sort_unstable();
     sizes.dedup();
@@ -366,27 +366,27 @@ mod tests {
         (now - begin, (packet - first) as usize)
     }
 
-    fn of(most: u32) -> PathMtu {
-        PathMtu::new(1280 - AROUND, most - AROUND, AROUND, Some(576 - AROUND))
+    fn of(max: u32) -> PathMtu {
+        PathMtu::new(1280 - AROUND, max - AROUND, AROUND, Some(576 - AROUND))
     }
 
     #[test]
     fn common_paths_are_found_exactly_and_soon() {
-        for (path, most, round_trips) in [(1500, 1500, 1), (9000, 9000, 1), (1500, 9000, 60), (1280, 1500, 60)] {
-            let mut mtu = of(most);
+        for (path, max, round_trips) in [(1500, 1500, 1), (9000, 9000, 1), (1500, 9000, 60), (1280, 1500, 60)] {
+            let mut mtu = of(max);
             let (time, probes) = run(&Path { mtu: path, lost: vec![false] }, &mut mtu, Instant::now());
-            println!("{path} of {most}: {} after {time:?} and {probes} probes", mtu.current() + AROUND);
+            println!("{path} of {max}: {} after {time:?} and {probes} probes", mtu.current() + AROUND);
             assert_eq!(mtu.current() + AROUND, path);
-            assert!(time <= round_trips * 19 * MS, "{path} of {most}: {time:?}");
+            assert!(time <= round_trips * 19 * MS, "{path} of {max}: {time:?}");
         }
     }
 
     proptest! {
         #[test]
-        fn every_path_is_found_closely(path in 1280..9000u32, most in 1281..9001u32) {
-            let mut mtu = of(most);
+        fn every_path_is_found_closely(path in 1280..9000u32, max in 1281..9001u32) {
+            let mut mtu = of(max);
             let (time, _) = run(&Path { mtu: path, lost: vec![false] }, &mut mtu, Instant::now());
-            let best = path.min(most) - AROUND;
+            let best = path.min(max) - AROUND;
             prop_assert!((best - PRECISION..=best).contains(&mtu.current()), "{} of {best}", mtu.current());
             prop_assert!(time < 2000 * MS, "{time:?}");
         }

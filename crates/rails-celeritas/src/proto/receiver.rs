@@ -26,7 +26,7 @@ pub struct Receiver {
     message_limit: u32,
     largest: Option<(u64, Instant)>,
     overflowed: u64,
-    round_trip: Option<Duration>,
+    rtt: Option<Duration>,
     interval: Duration,
     list_at: Option<Instant>,
     listed_at: Option<Instant>,
@@ -134,7 +134,7 @@ impl Receiver {
             largest: None,
             overflowed: 0,
             // The sender measures round trips.
-            round_trip: None,
+            rtt: None,
             interval: MIN_INTERVAL,
             list_at: None,
             listed_at: None,
@@ -156,14 +156,14 @@ impl Receiver {
     /// Sets the least round-trip time, which the sender has measured: an error list goes out in
     /// each eighth of it, but no more often than every 2 ms. Before it is known, one goes out every
     /// 2 ms.
-    pub fn set_round_trip(&mut self, round_trip: Duration) {
-        self.round_trip = Some(round_trip);
-        self.interval = interval(round_trip);
+    pub fn set_min_rtt(&mut self, rtt: Duration) {
+        self.rtt = Some(rtt);
+        self.interval = interval(rtt);
     }
 
     /// The least round-trip time, once the sender has told it.
-    pub fn round_trip(&self) -> Option<Duration> {
-        self.round_trip
+    pub fn rtt(&self) -> Option<Duration> {
+        self.rtt
     }
 
     /// Answers a sender that asks for an error list, even if there is no news.
@@ -447,8 +447,8 @@ fn len(range: &Range<u64>) -> u64 {
     range.end - range.start
 }
 
-fn interval(round_trip: Duration) -> Duration {
-    (round_trip / 8).clamp(MIN_INTERVAL, MAX_INTERVAL)
+fn interval(rtt: Duration) -> Duration {
+    (rtt / 8).clamp(MIN_INTERVAL, MAX_INTERVAL)
 }
 
 /// Error lists cost the sender's core and the way back; more of them would not find losses earlier

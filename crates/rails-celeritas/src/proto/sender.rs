@@ -7,7 +7,7 @@
 use super::{
     in_flight::{InFlight, Packet},
     receiver::MIN_INTERVAL,
-    round_trip::RoundTrip,
+    rtt::RttEstimator,
     skipped::Skipped,
     windowed_min::WindowedMin,
     wire::{ErrorList, HEADER_LEN, MAX_MESSAGE, SHORT_HEADER_LEN, SegmentHeader, ShortHeader, Token},
@@ -54,7 +54,7 @@ pub struct Sender {
     /// Packets with a number above the highest that has arrived, by number.
     in_flight: InFlight,
     /// The other packets.
-    passed: Passed,
+    overtaken: Overtaken,
     next_packet: u64,
     skipped: Option<Skipped>,
     lost: RangeSet<u64>,
@@ -63,9 +63,9 @@ pub struct Sender {
     largest: Option<u64>,
     /// The segments that have arrived by it, those that came twice included.
     received: u64,
-    heard: Heard,
-    round_trip: RoundTrip,
-    least: WindowedMin,
+    latest_list: LatestList,
+    rtt: RttEstimator,
+    min_rtt: WindowedMin,
     /// Probes since the last news.
     probes: u32,
     /// Payloads above this size count as large.
@@ -97,7 +97,7 @@ struct Outgoing {
 
 /// The bytes that have arrived, by the latest error list.
 #[derive(Debug, Default)]
-struct Heard {
+struct LatestList {
     complete: u64,
     known: u64,
     missing: RangeSet<u64>,
@@ -106,7 +106,7 @@ struct Heard {
 /// Packets that later ones have overtaken, and whose fate is not known: a list did not reach so
 /// far, or was too early to tell. A list looks at those that it can tell of, and at no others.
 #[derive(Debug, Default)]
-struct Passed {
+struct Overtaken {
     /// The packets by their first bytes.
     packets: BTreeMap<u64, Packet>,
     /// The packets' first bytes by number.
@@ -188,7 +188,7 @@ pub struct Feedback {
     /// was to send: while the caller had nothing, or a limit held it up.
     pub is_limited: bool,
     /// The round trip of the latest packet that has arrived, without the peer's delay.
-    pub round_trip: Option<Duration>,
+    pub rtt: Option<Duration>,
 }
 
 /// An error list that a peer with this protocol does not send.
@@ -196,33 +196,33 @@ pub struct Feedback {
 #[non_exhaustive]
 pub enum Violation {
     /// The list names bytes that were not sent.
-    #[error("the peer has received up to byte {told}, and {sent} were sent")]
+    #[error("the peer has received up to byte {claimed}, and {sent} were sent")]
     Bytes {
         /// The end of the bytes that the list names.
-        told: u64,
+        claimed: u64,
         /// The end of the bytes that were sent.
         sent: u64,
     },
     /// The list knows of fewer bytes than one before.
-    #[error("the peer has received all up to byte {told}, and said {before} before")]
-    Sunk {
+    #[error("the peer has received all up to byte {claimed}, and said {before} before")]
+    Regressed {
         /// The end of the bytes that have all arrived.
-        told: u64,
+        claimed: u64,
         /// The end in an earlier list.
         before: u64,
     },
     /// The list names a packet that was left out: the peer acknowledges packets that have not
     /// arrived.
-    #[error("the peer has received packet {told}, which was left out")]
+    #[error("the peer has received packet {claimed}, which was left out")]
     Skipped {
         /// The packet number.
-        told: u64,
+        claimed: u64,
     },
     /// The list names a packet that was not sent.
-    #[error("the peer has received packet {told}, and {sent} were sent")]
+    #[error("the peer has received packet {claimed}, and {sent} were sent")]
     Packet {
         /// The packet number.
-        told: u64,
+        claimed: u64,
         /// The number of packets that were sent.
         sent: u64,
     },
@@ -249,7 +249,7 @@ impl Sender {
     /// message begins only if there is room for [`MESSAGE_COST`] too, for it and for each of
     /// those that have not arrived; and only if these, but the first of them, have no more than
     /// [`MAX_KEPT`] times `max_unacknowledged` bytes with it, or there is but one.
-    pub fn new(token: Token, max_payload: u32, max_unacknowledged: u64, round_trip: RoundTrip) -> Self {
+    pub fn new(token: Token, max_payload: u32, max_unacknowledged: u64, rtt: RttEstimator) -> Self {
         let max_payload = max_payload.max(1);
         Self {
             token,
@@ -269,16 +269,16 @@ impl Sender {
             unsent: 0,
             next: 0,
             in_flight: InFlight::default(),
-            passed: Passed::default(),
-            heard: Heard::default(),
+            overtaken: Overtaken::default(),
+            latest_list: LatestList::default(),
             next_packet: 0,
             skipped: None,
             lost: RangeSet::new(),
             unacknowledged: 0,
             largest: None,
             received: 0,
-            round_trip,
-            least: WindowedMin::default(),
+            rtt,
+            min_rtt: WindowedMin::default(),
             probes: 0,
             small_payload: max_payload,
             large_losses: 0,
@@ -332,8 +332,8 @@ impl Sender {
         let mut dropped: u64 = lost.sum();
         self.lost.remove(bytes.clone());
         let in_flight = self.in_flight.give_up(message.packets, &bytes);
-        let passed = self.passed.take(bytes.clone());
-        dropped += in_flight + passed.iter().map(|packet| len(&packet.bytes)).sum::<u64>();
+        let overtaken = self.overtaken.take(bytes.clone());
+        dropped += in_flight + overtaken.iter().map(|packet| len(&packet.bytes)).sum::<u64>();
         self.unacknowledged -= dropped;
         if bytes.contains(&self.next) {
             self.unsent -= bytes.end - self.next;
@@ -371,10 +371,14 @@ impl Sender {
     fn next(&self) -> Option<Next> {
         if let Some(lost) = self.lost.first() {
             let message = self.message_of(lost.start)?;
-            return Some(self.cut(lost.start..lost.end.min(message.bytes().end), self.heard.knows(message), true));
+            return Some(self.cut(
+                lost.start..lost.end.min(message.bytes().end),
+                self.latest_list.knows(message),
+                true,
+            ));
         }
         let mut next = match self.message_of(self.next) {
-            Some(message) => self.cut(self.next..message.bytes().end, self.heard.knows(message), false),
+            Some(message) => self.cut(self.next..message.bytes().end, self.latest_list.knows(message), false),
             None => {
                 let (number, length) = self.waiting.first_key_value()?;
                 if *number >= self.message_limit || !self.may_begin(*length) {
@@ -471,19 +475,19 @@ impl Sender {
     /// # Errors
     /// [`Violation`]. Nothing has changed then.
     pub fn handle(&mut self, now: Instant, list: &ErrorList) -> Result<Feedback, Violation> {
-        let told = list.complete.max(list.known);
-        if told > self.next {
-            return Err(Violation::Bytes { told, sent: self.next });
+        let claimed = list.complete.max(list.known);
+        if claimed > self.next {
+            return Err(Violation::Bytes { claimed, sent: self.next });
         }
-        if list.complete < self.heard.complete {
-            return Err(Violation::Sunk { told: list.complete, before: self.heard.complete });
+        if list.complete < self.latest_list.complete {
+            return Err(Violation::Regressed { claimed: list.complete, before: self.latest_list.complete });
         }
         if list.received > 0 && list.largest >= self.next_packet {
-            return Err(Violation::Packet { told: list.largest, sent: self.next_packet });
+            return Err(Violation::Packet { claimed: list.largest, sent: self.next_packet });
         }
         if let Some(skipped) = self.skipped.as_mut().filter(|_| list.received > 0) {
             if skipped.contains(list.largest) {
-                return Err(Violation::Skipped { told: list.largest });
+                return Err(Violation::Skipped { claimed: list.largest });
             }
             skipped.forget_below(list.largest);
         }
@@ -493,11 +497,12 @@ impl Sender {
         self.received = self.received.max(list.received);
         let mut feedback = Feedback { has_arrivals, ..Feedback::default() };
         if list.received > 0 {
-            feedback.round_trip = self.sample(now, list);
+            feedback.rtt = self.sample(now, list);
             self.largest = self.largest.max(Some(list.largest));
         }
         feedback.is_limited = self.largest.is_none_or(|largest| largest < self.limited_until);
-        self.heard = Heard { complete: list.complete, known: told, missing: list.missing_ranges().collect() };
+        self.latest_list =
+            LatestList { complete: list.complete, known: claimed, missing: list.missing_ranges().collect() };
         feedback.regained = self.clear_lost(list);
         let judged = self.judge(now);
         feedback.acknowledged = feedback.regained + judged.arrived;
@@ -518,7 +523,7 @@ impl Sender {
         if self.begun.is_empty() {
             // Transmissions of bytes whose earlier ones have arrived.
             self.in_flight.clear();
-            self.passed = Passed::default();
+            self.overtaken = Overtaken::default();
             self.unacknowledged = 0;
         }
         debug_assert_eq!(self.unacknowledged, self.counted(), "a byte is in two places, or in none");
@@ -529,21 +534,21 @@ impl Sender {
     /// When something is to be done without news: see [`handle_timeout`](Self::handle_timeout). The
     /// peer acknowledges segments within `delay`.
     pub fn poll_timeout(&self, delay: Duration) -> Option<Instant> {
-        let first = self.passed.first().filter(|first| self.largest.is_some_and(|largest| first.number < largest));
-        let lost_at = first.map(|first| first.sent_at + self.round_trip.reordering());
+        let first = self.overtaken.first().filter(|first| self.largest.is_some_and(|largest| first.number < largest));
+        let lost_at = first.map(|first| first.sent_at + self.rtt.loss_delay());
         lost_at.into_iter().chain(self.probe_at(delay)).min()
     }
 
     /// Takes packets to be lost that later ones have overtaken for long, and the last one if
     /// nothing was heard for long: sent again, it tells of those before it. Returns the bytes.
     pub fn handle_timeout(&mut self, now: Instant, delay: Duration) -> u64 {
-        let (complete, patience) = (self.heard.complete, self.round_trip.reordering());
+        let (complete, patience) = (self.latest_list.complete, self.rtt.loss_delay());
         let mut judged = Resolved::default();
-        while let Some(first) = self.passed.first()
+        while let Some(first) = self.overtaken.first()
             && self.largest.is_some_and(|largest| first.number < largest)
             && first.sent_at + patience <= now
         {
-            let Some(first) = self.passed.pop_first() else { break };
+            let Some(first) = self.overtaken.pop_first() else { break };
             let has_arrived = first.bytes.end <= complete;
             self.settle(first, has_arrived, &mut judged);
         }
@@ -553,7 +558,7 @@ impl Sender {
         }
         self.probes += 1;
         self.stats.probes += 1;
-        match self.in_flight.pop_last().or_else(|| self.passed.pop_last()) {
+        match self.in_flight.pop_last().or_else(|| self.overtaken.pop_last()) {
             // An earlier transmission of these bytes has arrived.
             Some(last) if last.bytes.end <= complete => self.unacknowledged -= len(&last.bytes),
             Some(last) => self.lost.insert(last.bytes),
@@ -591,7 +596,7 @@ impl Sender {
 
     /// The packets that were sent, and are neither known to have arrived nor taken to be lost.
     pub fn packets_in_flight(&self) -> u64 {
-        (self.in_flight.len() + self.passed.packets.len()) as u64
+        (self.in_flight.len() + self.overtaken.packets.len()) as u64
     }
 
     /// Whether everything that was submitted has arrived.
@@ -607,17 +612,17 @@ impl Sender {
     /// All bytes of the peer have arrived below this offset: the memory of messages below it is
     /// free.
     pub fn complete(&self) -> u64 {
-        self.heard.complete
+        self.latest_list.complete
     }
 
     /// The round-trip time.
-    pub fn round_trip(&self) -> RoundTrip {
-        self.round_trip
+    pub fn rtt(&self) -> RttEstimator {
+        self.rtt
     }
 
     /// The least round trip of the last 10 s; `None` before the first sample.
-    pub fn min_round_trip(&self) -> Option<Duration> {
-        self.least.get()
+    pub fn min_rtt(&self) -> Option<Duration> {
+        self.min_rtt.get()
     }
 
     /// Limits the bytes that are sent and not acknowledged further. Lost bytes are sent again all
@@ -677,8 +682,8 @@ impl Sender {
 
     /// When the last packet is sent again if nothing is heard.
     fn probe_at(&self, delay: Duration) -> Option<Instant> {
-        let last = self.in_flight.last().or_else(|| self.passed.last())?;
-        let first = self.round_trip.probe(delay);
+        let last = self.in_flight.last().or_else(|| self.overtaken.last())?;
+        let first = self.rtt.pto(delay);
         let doubled = first.saturating_mul(1 << self.probes.min(31));
         Some(last.sent_at + doubled.min(LONGEST_PROBE.max(MAX_BACKOFF * first)))
     }
@@ -690,19 +695,19 @@ impl Sender {
         let whole = now.saturating_duration_since(self.in_flight.get(list.largest)?.sent_at);
         let delay = Duration::from_micros(list.delay_us.into());
         // With a pause of an end it is longer than the path, or as long.
-        if list.largest < self.sampled_from && whole.saturating_sub(delay) > self.round_trip.smoothed() {
+        if list.largest < self.sampled_from && whole.saturating_sub(delay) > self.rtt.smoothed() {
             return None;
         }
-        self.round_trip.sample(whole, delay);
+        self.rtt.sample(whole, delay);
         // A peer that claims a longer one would hide the queues on the path.
         let sample = whole.saturating_sub(delay.min(self.max_delay()));
-        self.least.sample(now, sample);
+        self.min_rtt.sample(now, sample);
         Some(sample)
     }
 
     /// The longest delay of a list that is believed: twice the pause between two.
     fn max_delay(&self) -> Duration {
-        2 * (self.round_trip.smoothed() / 8).max(MIN_INTERVAL)
+        2 * (self.rtt.smoothed() / 8).max(MIN_INTERVAL)
     }
 
     /// Moves lost bytes that have arrived after all to the arrived ones. Returns their number.
@@ -726,17 +731,17 @@ impl Sender {
     fn judge(&mut self, now: Instant) -> Resolved {
         let mut judged = Resolved::default();
         let Some(largest) = self.largest else { return judged };
-        let patience = self.round_trip.reordering();
+        let patience = self.rtt.loss_delay();
         let is_late = |packet: &Packet| packet.number + REORDERING <= largest || packet.sent_at + patience <= now;
-        let mut packets = self.passed.take(0..self.heard.known);
+        let mut packets = self.overtaken.take(0..self.latest_list.known);
         self.in_flight.take_until(largest, &mut packets);
         #[cfg(test)]
         (self.looked_at += packets.len());
         for packet in packets {
-            match self.heard.has_arrived(&packet.bytes) {
+            match self.latest_list.has_arrived(&packet.bytes) {
                 Some(true) => self.settle(packet, true, &mut judged),
                 Some(false) if packet.number < largest && is_late(&packet) => self.settle(packet, false, &mut judged),
-                _ => self.passed.insert(packet),
+                _ => self.overtaken.insert(packet),
             }
         }
         judged
@@ -761,12 +766,12 @@ impl Sender {
 
     /// The new bytes that the limits leave room for.
     fn room(&self) -> u64 {
-        let most = self.max_unacknowledged.min(self.window);
-        self.limit.saturating_sub(self.next).min(most.saturating_sub(self.unacknowledged))
+        let max = self.max_unacknowledged.min(self.window);
+        self.limit.saturating_sub(self.next).min(max.saturating_sub(self.unacknowledged))
     }
 
     fn counted(&self) -> u64 {
-        let packets = self.in_flight.iter().chain(self.passed.packets.values());
+        let packets = self.in_flight.iter().chain(self.overtaken.packets.values());
         packets.map(|packet| len(&packet.bytes)).chain(self.lost.iter().map(len)).sum()
     }
 
@@ -774,9 +779,9 @@ impl Sender {
     fn cut(&self, range: Range<u64>, is_known: bool, is_again: bool) -> Next {
         // The peer tells offsets apart that lie closer together than half of the numbers that a short
         // header has.
-        let is_short = is_known && range.start.max(self.next) < self.heard.complete + SHORT_REACH;
-        let most = self.max_payload + header_len(false) - header_len(is_short);
-        let payload_len = (range.end - range.start).min(most.into()) as u32;
+        let is_short = is_known && range.start.max(self.next) < self.latest_list.complete + SHORT_REACH;
+        let max = self.max_payload + header_len(false) - header_len(is_short);
+        let payload_len = (range.end - range.start).min(max.into()) as u32;
         Next { offset: range.start, payload_len, is_short, is_again }
     }
 
@@ -790,7 +795,7 @@ impl Sender {
     }
 }
 
-impl Heard {
+impl LatestList {
     /// Whether all of these bytes have arrived; `None` if that is not known.
     fn has_arrived(&self, bytes: &Range<u64>) -> Option<bool> {
         match bytes.end <= self.complete {
@@ -801,12 +806,12 @@ impl Heard {
 
     /// Whether the peer has bytes of a message, and so knows its place.
     fn knows(&self, message: &Outgoing) -> bool {
-        let told = message.start..message.bytes().end.min(self.known);
-        message.start < self.complete || !told.is_empty() && self.missing.gaps(&told).next().is_some()
+        let claimed = message.start..message.bytes().end.min(self.known);
+        message.start < self.complete || !claimed.is_empty() && self.missing.gaps(&claimed).next().is_some()
     }
 }
 
-impl Passed {
+impl Overtaken {
     fn insert(&mut self, packet: Packet) {
         self.starts.insert(packet.number, packet.bytes.start);
         self.packets.insert(packet.bytes.start, packet);
@@ -906,7 +911,7 @@ mod tests {
     #[test]
     fn lists_cost_no_walk_over_all_packets() {
         let now = Instant::now();
-        let mut sender = Sender::new(Token(71), 1_000, u64::MAX, RoundTrip::new(Duration::from_millis(1)));
+        let mut sender = Sender::new(Token(71), 1_000, u64::MAX, RttEstimator::new(Duration::from_millis(1)));
         sender.raise_limits(u64::MAX, u32::MAX);
         let (packets, lists) = (4_000, 1_000);
         sender.submit(1 << 40).unwrap();
@@ -944,7 +949,7 @@ mod tests {
     #[test]
     fn refused_messages_cost_their_own_packets() {
         let now = Instant::now();
-        let mut sender = Sender::new(Token(71), 1_000, u64::MAX, RoundTrip::new(Duration::from_millis(1)));
+        let mut sender = Sender::new(Token(71), 1_000, u64::MAX, RttEstimator::new(Duration::from_millis(1)));
         sender.raise_limits(u64::MAX, u32::MAX);
         let (messages, segments) = (1_000, 4);
         for _ in 0..messages {
@@ -975,16 +980,16 @@ mod tests {
     #[test]
     fn begun_messages_are_bounded_in_number() {
         let now = Instant::now();
-        let most = 64;
-        let round_trip = RoundTrip::new(Duration::from_millis(1));
-        let mut sender = Sender::new(Token(71), 1_000, u64::from(most) * MESSAGE_COST, round_trip);
+        let max = 64;
+        let rtt = RttEstimator::new(Duration::from_millis(1));
+        let mut sender = Sender::new(Token(71), 1_000, u64::from(max) * MESSAGE_COST, rtt);
         sender.raise_limits(u64::MAX, u32::MAX);
-        for _ in 0..2 * most {
+        for _ in 0..2 * max {
             sender.submit(1).unwrap();
         }
         let take = |sender: &mut Sender| std::iter::from_fn(|| sender.take(now)).count() as u32;
         let begun = take(&mut sender);
-        assert!((most - 2..=most).contains(&begun), "{begun} messages of a byte each");
+        assert!((max - 2..=max).contains(&begun), "{begun} messages of a byte each");
         // The first one is missing, and the peer has all others.
         let list = |complete| ErrorList { received: 9, known: begun.into(), complete, ..ErrorList::default() };
         let largest = u64::from(begun) - 1;
@@ -998,11 +1003,11 @@ mod tests {
     #[test]
     fn begun_messages_are_bounded_in_bytes() {
         let now = Instant::now();
-        let (segment, most) = (1_000, 100_000);
+        let (segment, max) = (1_000, 100_000);
         // A message that is longer than all the room is followed by another one, and short ones follow
         // until it is full.
         for length in [10_000, 300_000, 1_000_000] {
-            let mut sender = Sender::new(Token(71), segment, most, RoundTrip::new(Duration::from_millis(1)));
+            let mut sender = Sender::new(Token(71), segment, max, RttEstimator::new(Duration::from_millis(1)));
             sender.raise_limits(u64::MAX, u32::MAX);
             for _ in 0..1_000 {
                 sender.submit(length).unwrap();
@@ -1025,7 +1030,7 @@ mod tests {
                 };
                 sender.handle(now, &list).unwrap();
             }
-            let bound = length + (MAX_KEPT * most).max(length);
+            let bound = length + (MAX_KEPT * max).max(length);
             assert!(kept <= bound && kept + length > bound, "{kept} bytes in messages of {length}");
         }
     }
@@ -1035,17 +1040,17 @@ mod tests {
     #[test]
     fn untold_messages_are_bounded_in_number() {
         let now = Instant::now();
-        let most = 64;
-        let round_trip = RoundTrip::new(Duration::from_millis(1));
-        let mut sender = Sender::new(Token(71), 1_000, most * MESSAGE_COST, round_trip);
+        let max = 64;
+        let rtt = RttEstimator::new(Duration::from_millis(1));
+        let mut sender = Sender::new(Token(71), 1_000, max * MESSAGE_COST, rtt);
         sender.raise_limits(u64::MAX, u32::MAX);
         let count = std::iter::from_fn(|| {
             let number = sender.submit(1).unwrap();
             sender.take(now)?;
             sender.give_up(number).then_some(())
         });
-        let begun = count.take(2 * most as usize).count() as u64;
-        assert!((most - 1..=most).contains(&begun), "{begun} messages");
+        let begun = count.take(2 * max as usize).count() as u64;
+        assert!((max - 1..=max).contains(&begun), "{begun} messages");
         assert_eq!(sender.poll_given_up(), Some((0, 0..1)));
         assert!(sender.take(now).is_some());
     }
@@ -1053,14 +1058,14 @@ mod tests {
     #[test]
     fn long_delays_hide_no_queue() {
         let (begin, ms) = (Instant::now(), Duration::from_millis(1));
-        let mut sender = Sender::new(Token(71), 1_000, u64::MAX, RoundTrip::new(20 * ms));
+        let mut sender = Sender::new(Token(71), 1_000, u64::MAX, RttEstimator::new(20 * ms));
         sender.raise_limits(u64::MAX, u32::MAX);
         sender.submit(1_000_000).unwrap();
         for (delay, expected) in [(0, 100), (3, 97), (80, 85)] {
             let packet = sender.take(begin).unwrap().header.packet;
             let list =
                 ErrorList { largest: packet, received: packet + 1, delay_us: delay * 1_000, ..ErrorList::default() };
-            let sample = sender.handle(begin + 100 * ms, &list).unwrap().round_trip.unwrap();
+            let sample = sender.handle(begin + 100 * ms, &list).unwrap().rtt.unwrap();
             assert!(sample.abs_diff(expected * ms) < 10 * ms, "{delay} ms: {sample:?}");
         }
     }
@@ -1070,7 +1075,7 @@ mod tests {
     #[test]
     fn overtaken_segment_that_arrives_is_regained() {
         let (now, ms) = (Instant::now(), Duration::from_millis(1));
-        let mut sender = Sender::new(Token(71), 1_000, u64::MAX, RoundTrip::new(20 * ms));
+        let mut sender = Sender::new(Token(71), 1_000, u64::MAX, RttEstimator::new(20 * ms));
         sender.raise_limits(u64::MAX, u32::MAX);
         sender.submit(10_000).unwrap();
         for _ in 0..4 {
@@ -1095,7 +1100,7 @@ mod tests {
     #[test]
     fn short_headers_go_to_a_peer_that_knows_the_message() {
         let now = Instant::now();
-        let mut sender = Sender::new(Token(71), 60_000, u64::MAX, RoundTrip::new(Duration::from_millis(1)));
+        let mut sender = Sender::new(Token(71), 60_000, u64::MAX, RttEstimator::new(Duration::from_millis(1)));
         sender.raise_limits(u64::MAX, u32::MAX);
         sender.submit(60_020).unwrap();
         sender.submit(u64::from(u32::MAX)).unwrap();

@@ -172,7 +172,7 @@ impl Silence {
     }
 
     /// Whether the rate is to be halved once more, while this end waits.
-    pub fn is_to_halve(&self, now: Instant, patience: Patience) -> bool {
+    pub fn should_halve(&self, now: Instant, patience: Patience) -> bool {
         !self.peer_is_stopped() && self.halves_at(patience) <= now
     }
 
@@ -364,7 +364,7 @@ mod tests {
             let now = begin + pause * PATIENCE.pause;
             silence.look_at_host(now, true);
             assert!(!silence.doubts_peer(now, PATIENCE) && !is_too_long(&silence, now));
-            assert!(!silence.is_to_halve(now + PATIENCE.pause, PATIENCE));
+            assert!(!silence.should_halve(now + PATIENCE.pause, PATIENCE));
             assert_eq!(silence.next_at(PATIENCE), Some(now + PATIENCE.pause));
         }
         // The peer runs again, and tells of no arrival: the path is silent.

@@ -14,11 +14,11 @@ pub(crate) struct WindowedMin {
 }
 
 impl WindowedMin {
-    pub(crate) fn sample(&mut self, now: Instant, round_trip: Duration) {
-        while self.samples.back().is_some_and(|(_, last)| *last >= round_trip) {
+    pub(crate) fn sample(&mut self, now: Instant, rtt: Duration) {
+        while self.samples.back().is_some_and(|(_, last)| *last >= rtt) {
             self.samples.pop_back();
         }
-        self.samples.push_back((now, round_trip));
+        self.samples.push_back((now, rtt));
         while self.samples.front().is_some_and(|(at, _)| *at + WINDOW <= now) {
             self.samples.pop_front();
         }

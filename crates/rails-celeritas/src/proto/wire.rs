@@ -110,7 +110,7 @@ pub enum Control {
     ErrorList(ErrorList),
     /// The sender tells its least round-trip time in microseconds: the receiver sends an error list
     /// in each eighth of it.
-    RoundTrip(u32),
+    MinRtt(u32),
     /// The sender gives a message up.
     GiveUp {
         /// The message's number.
@@ -592,7 +592,7 @@ mod tests {
         ) {
             let missing = std::iter::once((0, 1)).chain(spans).collect();
             let list = ErrorList { complete: 7, known: u64::MAX, missing, ..ErrorList::default() };
-            let frames = [Control::RoundTrip(19_000), Control::ErrorList(list)];
+            let frames = [Control::MinRtt(19_000), Control::ErrorList(list)];
             let bytes: Vec<u8> = frames.iter().flat_map(Control::encode).collect();
             let (mut reader, mut read) = (FrameReader::default(), Vec::new());
             for piece in bytes.chunks(cut) {

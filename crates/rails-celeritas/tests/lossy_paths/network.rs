@@ -134,7 +134,7 @@ fn pattern(message: u32, place: u64) -> u8 {
     (message as u8).wrapping_mul(7) ^ low.wrapping_mul(13) ^ middle.wrapping_mul(31) ^ high.wrapping_mul(57)
 }
 
-pub(crate) fn parameters(round_trip: Duration, end: End) -> Parameters {
+pub(crate) fn parameters(rtt: Duration, end: End) -> Parameters {
     Parameters {
         peer_token: Token(71 + (1 - end as u64)),
         max_payload: 1432,
@@ -144,7 +144,7 @@ pub(crate) fn parameters(round_trip: Duration, end: End) -> Parameters {
         max_unacknowledged: 8 << 20,
         window: u64::MAX,
         max_message: u64::MAX,
-        round_trip,
+        rtt,
         max_silence: Duration::from_secs(5),
         keep_alive: None,
         depth: Duration::from_millis(1),

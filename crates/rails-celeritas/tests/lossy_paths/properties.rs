@@ -38,7 +38,7 @@ fn path(rng: &mut impl Rng, corruption: f64) -> Path {
 fn run(seed: u64, corruption: f64) -> Network {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut paths = [path(&mut rng, corruption), path(&mut rng, corruption)];
-    let round_trip = paths[0].delay + paths[1].delay;
+    let rtt = paths[0].delay + paths[1].delay;
     let max_unacknowledged = 10u64.pow(rng.random_range(3..8));
     // Some ends look for the path's MTU.
     let (base_payload, max_payload) = [(1432, 1432), (1212, 1432), (1212, 8932)][rng.random_range(0..3)];
@@ -53,7 +53,7 @@ fn run(seed: u64, corruption: f64) -> Network {
         max_unacknowledged,
         window: windows[end],
         max_message: longest[end],
-        ..parameters(round_trip, end)
+        ..parameters(rtt, end)
     };
     let most = paths.iter().map(|path| path.bits_per_second).min().unwrap();
     // Up to more than the path carries.

@@ -190,8 +190,8 @@ fn stopped_process_ends_no_connection() {
         let limit = network.passed() + Duration::from_secs(seconds + 10);
         let over = network.run(limit, |network| network.oracles[0].is_satisfied());
         assert!(over && network.failures == [None, None], "end {end}, {seconds} s: {:?}", network.failures);
-        let round_trip = network.ends[0].round_trip();
-        assert!(round_trip.smoothed() < 100 * MS, "an end that is stopped is no long path: {round_trip:?}");
+        let rtt = network.ends[0].rtt();
+        assert!(rtt.smoothed() < 100 * MS, "an end that is stopped is no long path: {rtt:?}");
     }
 }
 
@@ -231,8 +231,8 @@ fn clock_that_jumps_ends_no_connection() {
         }
         let over = network.run(Duration::from_secs(60), |network| network.oracles[0].is_satisfied());
         assert!(over && network.failures == [None, None], "end {end}: {:?}", network.failures);
-        let round_trip = network.ends[0].round_trip();
-        assert!(round_trip.smoothed() < 100 * MS, "a clock that jumps is no long path: {round_trip:?}");
+        let rtt = network.ends[0].rtt();
+        assert!(rtt.smoothed() < 100 * MS, "a clock that jumps is no long path: {rtt:?}");
     }
 }
 
@@ -313,11 +313,11 @@ fn stop_and_send(network: &mut Network, time: Duration, deadline: u32, pause: u3
 /// round trip is.
 #[test]
 fn lost_tail_is_repeated_at_any_round_trip() {
-    for round_trip in [MS, 19 * MS, 300 * MS, 1_600 * MS, 5_000 * MS] {
-        let path = Path { delay: round_trip / 2, ..wan(0.0) };
-        let ends = [0, 1].map(|end| parameters(round_trip, end));
+    for rtt in [MS, 19 * MS, 300 * MS, 1_600 * MS, 5_000 * MS] {
+        let path = Path { delay: rtt / 2, ..wan(0.0) };
+        let ends = [0, 1].map(|end| parameters(rtt, end));
         let mut network = Network::new(34, [path.clone(), path], ends, fixed(20));
-        network.run(round_trip, |_| false);
+        network.run(rtt, |_| false);
         network.send(0, 100_000);
         assert!(network.run(Duration::from_secs(30), |network| network.oracles[0].is_satisfied()));
         network.paths[0].largest = 0;
@@ -325,8 +325,8 @@ fn lost_tail_is_repeated_at_any_round_trip() {
         network.send(0, 100);
         assert!(network.run(Duration::from_secs(600), |network| network.failures[0].is_some()));
         let (took, sent) = (network.passed() - begin, network.ends[0].stats().0.segments - before.segments);
-        println!("{round_trip:?}: {sent} transmissions in {took:?}");
-        assert!(sent >= 4 && took >= Duration::from_secs(5), "{round_trip:?}: {sent} in {took:?}");
+        println!("{rtt:?}: {sent} transmissions in {took:?}");
+        assert!(sent >= 4 && took >= Duration::from_secs(5), "{rtt:?}: {sent} in {took:?}");
     }
 }
 

@@ -78,8 +78,8 @@ impl Plan {
     }
 }
 
-/// The parameters of an end whose handshake has taken `round_trip`.
-pub(crate) fn parameters(end: u64, round_trip: Duration) -> Parameters {
+/// The parameters of an end whose handshake has taken `rtt`.
+pub(crate) fn parameters(end: u64, rtt: Duration) -> Parameters {
     Parameters {
         peer_token: Token(end),
         max_payload: 1432,
@@ -89,7 +89,7 @@ pub(crate) fn parameters(end: u64, round_trip: Duration) -> Parameters {
         max_unacknowledged: 1 << 30,
         window: u64::MAX,
         max_message: u64::MAX,
-        round_trip,
+        rtt,
         max_silence: Duration::from_secs(5),
         keep_alive: None,
         depth: Duration::from_millis(2),
@@ -99,9 +99,9 @@ pub(crate) fn parameters(end: u64, round_trip: Duration) -> Parameters {
 
 /// A connection that looks for its rate.
 pub(crate) fn adaptive(plan: Plan) -> impl FnOnce(Instant, Duration) -> Box<dyn Flow> {
-    move |now, round_trip| {
+    move |now, rtt| {
         let ends = [0, 1].map(|end| {
-            let parameters = parameters(end, round_trip + plan.late);
+            let parameters = parameters(end, rtt + plan.late);
             ConnectionProtocol::new(now, parameters, Box::new(Adaptive::new(plan.options)))
         });
         let Plan { mut source, pauses, .. } = plan;

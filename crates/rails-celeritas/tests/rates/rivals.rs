@@ -22,7 +22,7 @@ struct Books {
 /// An acknowledgment.
 struct News {
     lost: usize,
-    round_trip: Duration,
+    rtt: Duration,
     /// The rate at which packets were delivered since this one left, in packets per second.
     rate: f64,
 }
@@ -48,7 +48,7 @@ impl Books {
         self.delivered += 1.0;
         self.delivered_at = Some(now);
         let rate = (self.delivered - delivered) / (now - delivered_at).as_secs_f64();
-        Some(News { lost, round_trip: now - sent_at, rate })
+        Some(News { lost, rtt: now - sent_at, rate })
     }
 
     fn acknowledge(&mut self, outbox: &mut Outbox) {
@@ -87,8 +87,8 @@ pub(crate) fn cubic(now: Instant, _: Duration) -> Box<dyn Flow> {
 impl Flow for Cubic {
     fn arrive(&mut self, now: Instant, at_receiver: bool, item: Item) {
         let Some(news) = self.books.arrive(now, at_receiver, &item) else { return };
-        let round_trip = news.round_trip.as_secs_f64();
-        if news.lost > 0 && self.cut_at + news.round_trip <= now {
+        let rtt = news.rtt.as_secs_f64();
+        if news.lost > 0 && self.cut_at + news.rtt <= now {
             self.most = self.window;
             self.window = (self.window * 0.7).max(2.0);
             self.threshold = self.window;
@@ -96,10 +96,10 @@ impl Flow for Cubic {
         } else if self.window < self.threshold {
             self.window += 1.0;
         } else {
-            let time = (now - self.cut_at).as_secs_f64() + round_trip;
+            let time = (now - self.cut_at).as_secs_f64() + rtt;
             let middle = (self.most * 0.3 / 0.4).cbrt();
             let target = self.most + 0.4 * (time - middle).powi(3);
-            let reno = self.most * 0.7 + 0.53 * time / round_trip;
+            let reno = self.most * 0.7 + 0.53 * time / rtt;
             self.window += (target.max(reno) - self.window).clamp(0.0, self.window / 2.0) / self.window;
         }
     }
@@ -138,12 +138,12 @@ pub(crate) struct Bbr {
     probes_until: Option<Instant>,
 }
 
-pub(crate) fn bbr(now: Instant, round_trip: Duration) -> Box<dyn Flow> {
+pub(crate) fn bbr(now: Instant, rtt: Duration) -> Box<dyn Flow> {
     Box::new(Bbr {
         books: Books::default(),
-        rates: [10.0 / round_trip.as_secs_f64()].into(),
+        rates: [10.0 / rtt.as_secs_f64()].into(),
         // The first round trip is shorter.
-        base: 2 * round_trip + Duration::from_secs(1),
+        base: 2 * rtt + Duration::from_secs(1),
         base_at: now,
         round_at: now,
         round: 0,
@@ -193,11 +193,11 @@ impl Bbr {
 impl Flow for Bbr {
     fn arrive(&mut self, now: Instant, at_receiver: bool, item: Item) {
         let Some(news) = self.books.arrive(now, at_receiver, &item) else { return };
-        if news.round_trip <= self.base || self.base_at + Duration::from_secs(10) <= now {
-            if news.round_trip > self.base {
+        if news.rtt <= self.base || self.base_at + Duration::from_secs(10) <= now {
+            if news.rtt > self.base {
                 self.probes_until = Some(now + Duration::from_millis(200));
             }
-            (self.base, self.base_at) = (news.round_trip, now);
+            (self.base, self.base_at) = (news.rtt, now);
         }
         if self.probes_until.is_some_and(|until| until <= now) {
             self.probes_until = None;

@@ -21,7 +21,7 @@ const STAYING: usize = 300;
 /// Opens a connection and sends a message over it.
 async fn exchange(options: &CeleritasOptions, listener: &CeleritasListener) {
     let opened = async { tokio::join!(listener.accept(), options.connect(listener.local_addr())) };
-    let (accepted, connected) = timeout(PATIENCE, opened).await.expect("strangers hold nobody up");
+    let (accepted, connected) = timeout(PATIENCE, opened).await.expect("strangers hold no peer up");
     let (near, far) = (connected.unwrap(), accepted.unwrap());
     drop(near.try_send(cut(&pattern(1_000, 1), 8192)).unwrap());
     assert!(far.receive().await.unwrap().unwrap().blocks.concat() == pattern(1_000, 1));
@@ -36,7 +36,7 @@ async fn mute(from: IpAddr, to: SocketAddr) -> TcpStream {
 }
 
 #[tokio::test]
-async fn mute_peers_keep_nobody_out() {
+async fn mute_peers_keep_no_peer_out() {
     let one = |_| Ipv4Addr::LOCALHOST;
     let many = |number| Ipv4Addr::from_bits(0x7f10_0000 + number);
     let psk = options().security(Secret::pre_shared(b"0123456789abcdef").unwrap());

@@ -27,6 +27,7 @@ mod credentials;
 mod initiator;
 mod lanes;
 mod message;
+mod refusal;
 mod responder;
 pub mod tls;
 mod transcript;
@@ -37,9 +38,10 @@ pub use lanes::LanesError;
 #[cfg(feature = "fuzzing")]
 pub(crate) use lanes::{fuzz as fuzz_lanes, fuzz_seed as fuzz_lanes_seed};
 pub use message::{
-    Challenge, HandshakeMessage, Hello, LONGEST_MESSAGE, LONGEST_PLAIN, LONGEST_TLS, Limit, Mode, Nonce, PREFIX_LEN,
-    Purpose, Refusal, StreamId, Tag, VERSION,
+    Challenge, HandshakeMessage, Hello, LONGEST_MESSAGE, LONGEST_PLAIN, LONGEST_TLS, Mode, Nonce, PREFIX_LEN, Purpose,
+    StreamId, Tag, VERSION,
 };
+pub use refusal::{Limit, Refusal};
 pub use responder::{Proved, Responder, ResponderStep};
 
 /// An error in the handshake of a lane.

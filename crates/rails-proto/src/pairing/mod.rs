@@ -71,7 +71,8 @@ pub struct Pair {
     /// The reason for this pair.
     pub why: String,
     /// Whether `theirs` is a further address of the name that the pair before leads to. The lane
-    /// begins after that of the pair before, as [`Calls`](crate::opening::Calls) decides.
+    /// begins after that of the pair before, as [`DialSchedule`](crate::opening::DialSchedule)
+    /// decides.
     #[serde(default)]
     pub is_further: bool,
 }

@@ -1,7 +1,7 @@
 //! A rate that the caller knows.
 
 use super::RateController;
-use crate::proto::{round_trip::RoundTrip, sender::Feedback};
+use crate::proto::{rtt::RttEstimator, sender::Feedback};
 use rails_topo::Bandwidth;
 use std::time::Instant;
 
@@ -18,5 +18,5 @@ impl RateController for Fixed {
         self.0
     }
 
-    fn handle(&mut self, _: Instant, _: &Feedback, _: &RoundTrip) {}
+    fn handle(&mut self, _: Instant, _: &Feedback, _: &RttEstimator) {}
 }

@@ -4,7 +4,7 @@ mod adaptive;
 mod fixed;
 mod shared;
 
-use super::{round_trip::RoundTrip, sender::Feedback};
+use super::{rtt::RttEstimator, sender::Feedback};
 pub use adaptive::{Adaptive, AdaptiveOptions};
 pub use fixed::Fixed;
 use rails_topo::Bandwidth;
@@ -24,7 +24,7 @@ pub trait RateController: fmt::Debug + Send {
     fn rate(&self) -> Bandwidth;
 
     /// An error list has come.
-    fn handle(&mut self, now: Instant, feedback: &Feedback, round_trip: &RoundTrip);
+    fn handle(&mut self, now: Instant, feedback: &Feedback, rtt: &RttEstimator);
 
     /// The most payload bytes that may be sent and not acknowledged, so that a sender which hears
     /// nothing stops before it has filled the queues on the path. The default sets no limit.

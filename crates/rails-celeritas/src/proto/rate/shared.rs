@@ -1,7 +1,7 @@
 //! A rate that several connections share.
 
 use super::RateController;
-use crate::proto::{round_trip::RoundTrip, sender::Feedback};
+use crate::proto::{rtt::RttEstimator, sender::Feedback};
 use rails_topo::Bandwidth;
 use std::{
     collections::HashMap,
@@ -72,8 +72,8 @@ impl SharedRate {
         Ok(())
     }
 
-    /// A part of the rate for one connection.
-    pub fn part(&self, weight: NonZeroU32) -> RateShare {
+    /// A share of the rate for one connection.
+    pub fn share(&self, weight: NonZeroU32) -> RateShare {
         let mut group = self.lock();
         group.next += 1;
         RateShare { group: self.clone(), weight, number: group.next, is_busy: false, idle: None, woken: Vec::new() }
@@ -102,7 +102,7 @@ impl RateController for RateShare {
         Bandwidth::bits_per_second((part as u64).max(1))
     }
 
-    fn handle(&mut self, _: Instant, _: &Feedback, _: &RoundTrip) {}
+    fn handle(&mut self, _: Instant, _: &Feedback, _: &RttEstimator) {}
 
     fn set_busy(&mut self, is_busy: bool) {
         let weight = u64::from(self.weight.get());
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn parts_follow_those_that_come_and_go() {
         let shared = SharedRate::new(Bandwidth::mbps(800)).unwrap();
-        let mut parts = [1, 1, 2, 4].map(|of| shared.part(weight(of)));
+        let mut parts = [1, 1, 2, 4].map(|of| shared.share(weight(of)));
         assert_eq!(parts[0].rate(), Bandwidth::mbps(800), "it is alone");
         parts.iter_mut().for_each(|part| part.set_busy(true));
         assert_eq!(parts.each_ref().map(RateShare::rate), [100, 100, 200, 400].map(Bandwidth::mbps));
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(SharedRate::new(Bandwidth::bits_per_second(0)).map(drop), Err(NoRate));
         let shared = SharedRate::new(Bandwidth::mbps(1)).unwrap();
         assert_eq!(shared.set(Bandwidth::bits_per_second(0)), Err(NoRate));
-        assert_eq!(shared.part(weight(1)).rate(), Bandwidth::mbps(1));
+        assert_eq!(shared.share(weight(1)).rate(), Bandwidth::mbps(1));
     }
 
     #[derive(Default)]
@@ -193,7 +193,7 @@ mod tests {
         let counts = [(); 3].map(|()| Arc::new(Count::default()));
         let told = || counts.each_ref().map(|count| count.0.load(std::sync::atomic::Ordering::Relaxed));
         let shared = SharedRate::new(Bandwidth::mbps(8)).unwrap();
-        let [mut ends, mut sends, mut is_idle] = [1, 1, 1].map(|of| shared.part(weight(of)));
+        let [mut ends, mut sends, mut is_idle] = [1, 1, 1].map(|of| shared.share(weight(of)));
         for burst in 1..=3 {
             for (part, count) in [&mut ends, &mut sends, &mut is_idle].into_iter().zip(&counts) {
                 part.watch(&Waker::from(Arc::clone(count)));
@@ -216,7 +216,7 @@ mod tests {
         let told = || count.0.load(std::sync::atomic::Ordering::Relaxed);
         let waker = Waker::from(Arc::clone(&count));
         let shared = SharedRate::new(Bandwidth::mbps(8)).unwrap();
-        let [mut waits, mut ends, mut is_dropped] = [1, 1, 1].map(|of| shared.part(weight(of)));
+        let [mut waits, mut ends, mut is_dropped] = [1, 1, 1].map(|of| shared.share(weight(of)));
         [&mut waits, &mut ends, &mut is_dropped].into_iter().for_each(|part| part.set_busy(true));
         waits.watch(&waker);
         ends.set_busy(false);
@@ -233,7 +233,7 @@ mod tests {
         #[test]
         fn busy_parts_are_the_whole(weights in proptest::collection::vec((1..1000u32, any::<bool>()), 1..20)) {
             let shared = SharedRate::new(Bandwidth::mbps(10_000)).unwrap();
-            let mut parts: Vec<RateShare> = weights.iter().map(|(of, _)| shared.part(weight(*of))).collect();
+            let mut parts: Vec<RateShare> = weights.iter().map(|(of, _)| shared.share(weight(*of))).collect();
             parts.iter_mut().zip(&weights).for_each(|(part, (_, is_busy))| part.set_busy(*is_busy));
             let busy = parts.iter().zip(&weights).filter(|(_, (_, is_busy))| *is_busy);
             let sum: u64 = busy.map(|(part, _)| part.rate().as_bits_per_second()).sum();

@@ -1,15 +1,18 @@
 //! The receiving half of a lane.
 
+mod chunk;
+
 use super::{LaneError, StreamAccess};
 use crate::{
     chunk::Content,
     connection::{Connection, LaneId, LaneTimeouts},
-    messages::{Lent, Place},
+    messages::Lent,
     seal::{Opener, SEALED_FRAME_LEN, TAG_LEN},
     violation::Violation,
-    wire::{DataHeader, FRAME_LEN, Frame, FrameError},
+    wire::{FRAME_LEN, Frame, FrameError},
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use chunk::{Chunk, Memory, check, lend};
 use std::{
     io::{self, IoSliceMut},
     ops::DerefMut,
@@ -57,16 +60,6 @@ pub enum Received {
     End,
 }
 
-/// A chunk that the lane is receiving.
-#[derive(Debug)]
-struct Chunk<B> {
-    header: DataHeader,
-    content: Content,
-    memory: Memory<B>,
-    /// The bytes of the chunk that have arrived.
-    filled: usize,
-}
-
 /// The result of [`Receiver::step`].
 enum Step {
     /// The receiver took a frame, or a part of a chunk.
@@ -75,17 +68,6 @@ enum Step {
     Whole { length: u32 },
     /// The bytes read ahead do not complete the next frame.
     Short,
-}
-
-/// The memory into which the lane reads a chunk.
-#[derive(Debug)]
-enum Memory<B> {
-    Own(B),
-    /// The chunk's piece of a message. The lane holds it only while it reads: another lane may
-    /// bring the same part meanwhile.
-    Message,
-    /// Another lane has brought the same part. The lane reads the rest into a buffer of its own.
-    Ousted(BytesMut),
 }
 
 impl<B: DerefMut<Target = [u8]>> Receiver<B> {
@@ -300,8 +282,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             }
             Frame::Data(header) => {
                 let content = std::mem::take(&mut self.content);
-                let memory = place(now, stream, lane, &header, &content)?;
-                self.chunk = Some(Chunk { header, content, memory, filled: 0 });
+                self.chunk = Some(Chunk::new(now, stream, lane, header, content)?);
             }
             Frame::Ack(ack) => stream.with(|connection| connection.handle_ack(now, lane, &ack))?,
             Frame::Leave { drained } => stream.with(|connection| connection.handle_leave(now, lane, drained)),
@@ -364,97 +345,6 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 }
 
-impl<B: DerefMut<Target = [u8]>> Chunk<B> {
-    fn is_full(&self) -> bool {
-        self.missing() == 0
-    }
-
-    /// The number of bytes that have still to arrive.
-    fn missing(&self) -> usize {
-        self.header.length as usize - self.filled
-    }
-
-    /// Lets `fill` write into the rest of the memory; `fill` returns the number of bytes it has
-    /// written, and its own result.
-    fn fill<S: StreamAccess<Buffer = B>, T>(
-        &mut self,
-        now: Instant,
-        stream: &mut S,
-        lane: LaneId,
-        fill: impl FnOnce(&mut [u8]) -> (usize, T),
-    ) -> Result<T, LaneError> {
-        if let Memory::Message = self.memory {
-            match lend(stream, lane) {
-                Lent::Own(buffer) => self.memory = Memory::Ousted(buffer),
-                Lent::Piece(mut piece) => {
-                    let (count, outcome) = fill(&mut piece[self.filled..]);
-                    self.filled += count;
-                    let filled = self.filled;
-                    stream.with(|connection| connection.give_back(now, lane, piece, filled))?;
-                    return Ok(outcome);
-                }
-            }
-        }
-        let rest = match &mut self.memory {
-            Memory::Own(buffer) => &mut buffer[self.filled..],
-            Memory::Ousted(buffer) => &mut buffer[self.filled..],
-            Memory::Message => &mut [],
-        };
-        let (count, outcome) = fill(rest);
-        self.filled += count;
-        Ok(outcome)
-    }
-}
-
-/// Chooses the memory of a chunk. It allocates a new message's buffer here, outside the stream's
-/// lock.
-fn place<S: StreamAccess>(
-    now: Instant,
-    stream: &mut S,
-    lane: LaneId,
-    header: &DataHeader,
-    content: &Content,
-) -> Result<Memory<S::Buffer>, LaneError> {
-    if *content == Content::Bytes {
-        // A short chunk is not worth a lock of its own.
-        if header.length >= LITTLE {
-            stream.with(|connection| connection.admit(now, header))?;
-        }
-        return Ok(Memory::Own(stream.chunk(header.length as usize)));
-    }
-    let mut spare = None;
-    loop {
-        match stream.with(|connection| connection.admit_content(now, lane, header, content, &mut spare))? {
-            Place::NeedsBuffer(length) => spare = Some(stream.message(length)),
-            Place::Message => return Ok(Memory::Message),
-            Place::Own => return Ok(Memory::Own(stream.chunk(header.length as usize))),
-        }
-    }
-}
-
-fn lend<S: StreamAccess>(stream: &mut S, lane: LaneId) -> Lent {
-    let lent = stream.with(|connection| connection.lend(lane));
-    lent.expect("a lane keeps the piece that it fills until the piece is full or another lane has filled it")
-}
-
-/// Verifies a chunk by its checksum, or opens it if it is sealed.
-fn check(
-    opener: &mut Option<Opener>,
-    header: &DataHeader,
-    chunk: &mut [u8],
-    tag: Option<[u8; TAG_LEN]>,
-) -> Result<(), LaneError> {
-    match (opener, tag) {
-        (Some(opener), Some(tag)) => Ok(opener.payload(chunk, &tag)?),
-        // The chunk has no bytes, and its header was sealed.
-        (Some(_), None) => Ok(()),
-        (None, _) if header.matches(chunk) => Ok(()),
-        (None, _) => Err(LaneError::Checksum { offset: header.offset }),
-    }
-}
-
-/// The lane reads a shorter chunk before it asks the stream.
-const LITTLE: u32 = 4 << 10;
 /// The bytes that the lane reads ahead: enough for 16 KiB with their frames in one call, and few
 /// enough that to copy them into a large chunk costs next to nothing.
 pub const READ_AHEAD: usize = 17 << 10;

@@ -6,7 +6,7 @@ use crate::{
     scheduler::LaneTraits,
     seal::{Role, Seals},
     secret::Secret,
-    wire::Ack,
+    wire::{Ack, DataHeader},
 };
 use proptest::prelude::*;
 use std::time::Duration;

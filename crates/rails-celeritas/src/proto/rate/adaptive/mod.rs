@@ -9,7 +9,7 @@ mod cubic;
 mod path;
 
 use super::RateController;
-use crate::proto::{round_trip::RoundTrip, sender::Feedback};
+use crate::proto::{rtt::RttEstimator, sender::Feedback};
 use cubic::Cubic;
 use path::{EMPTY, Path, Rates};
 use rails_topo::Bandwidth;
@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct AdaptiveOptions {
-    least: Bandwidth,
-    most: Option<Bandwidth>,
-    first: Bandwidth,
+    min_rate: Bandwidth,
+    max_rate: Option<Bandwidth>,
+    initial_rate: Bandwidth,
 }
 
 /// Searches for the rate that a path carries, and makes way for other flows.
@@ -33,7 +33,7 @@ pub struct Adaptive {
     window: u64,
     path: Path,
     phase: Phase,
-    round: Round,
+    round: RoundCounts,
     /// Consecutive rounds in which the queue was empty at some time.
     empty_rounds: i32,
     /// Whether the last round lost more than the path always does.
@@ -64,9 +64,9 @@ enum Phase {
     /// The queue is kept at its target.
     Cruise,
     /// The queue runs empty, so that the least round trip is seen.
-    Refresh { from: Instant, until: Instant, held: Held },
+    Refresh { from: Instant, until: Instant, held: SavedRate },
     /// The rate is the former one until the path is known again.
-    Settle { from: Instant, low_until: Instant, until: Instant, held: Held },
+    Settle { from: Instant, low_until: Instant, until: Instant, held: SavedRate },
     /// Others keep the queue full: CUBIC's window.
     Compete(Cubic),
 }
@@ -87,14 +87,14 @@ impl Phase {
 
 /// The state that goes on after a pause.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct SavedRate {
     rate: f64,
     cubic: Option<Cubic>,
 }
 
 /// The segments of a round.
 #[derive(Debug, Default, Clone, Copy)]
-struct Round {
+struct RoundCounts {
     begin: Option<Instant>,
     arrived: f64,
     lost: f64,
@@ -107,23 +107,23 @@ struct Round {
 impl AdaptiveOptions {
     /// Between 100 kbit/s and all that the path carries, beginning with 5 Mbit/s.
     pub fn new() -> Self {
-        Self { least: Bandwidth::bits_per_second(100_000), most: None, first: Bandwidth::mbps(5) }
+        Self { min_rate: Bandwidth::bits_per_second(100_000), max_rate: None, initial_rate: Bandwidth::mbps(5) }
     }
 
     /// The rate below which no congestion slows a connection down. Default: 100 kbit/s.
-    pub fn least(self, rate: Bandwidth) -> Self {
-        Self { least: rate, ..self }
+    pub fn min_rate(self, rate: Bandwidth) -> Self {
+        Self { min_rate: rate, ..self }
     }
 
     /// The rate that a connection never exceeds. Default: none.
-    pub fn most(self, rate: Bandwidth) -> Self {
-        Self { most: Some(rate), ..self }
+    pub fn max_rate(self, rate: Bandwidth) -> Self {
+        Self { max_rate: Some(rate), ..self }
     }
 
     /// The rate with which a connection begins. It doubles in each round trip from there on, until
     /// the queue grows. Default: 5 Mbit/s.
-    pub fn first(self, rate: Bandwidth) -> Self {
-        Self { first: rate, ..self }
+    pub fn initial_rate(self, rate: Bandwidth) -> Self {
+        Self { initial_rate: rate, ..self }
     }
 }
 
@@ -146,7 +146,7 @@ impl RateController for Adaptive {
         self.window
     }
 
-    fn handle(&mut self, now: Instant, feedback: &Feedback, round_trip: &RoundTrip) {
+    fn handle(&mut self, now: Instant, feedback: &Feedback, rtt: &RttEstimator) {
         self.delivered += feedback.delivered as f64;
         if feedback.is_limited {
             self.forget_unused(now);
@@ -161,14 +161,15 @@ impl RateController for Adaptive {
             let round = self.path.round();
             let is_known = self.round.count() >= ROUND_PACKETS || now >= begin + LONGEST_ROUND * round;
             if now >= begin + round && is_known {
-                let round = std::mem::replace(&mut self.round, Round { begin: Some(now), ..Round::default() });
+                let round =
+                    std::mem::replace(&mut self.round, RoundCounts { begin: Some(now), ..RoundCounts::default() });
                 self.peak = round.rate(now - begin, self.path.packet()).max(self.peak * aged(now - begin));
                 self.end_round(now, &round);
             }
-            self.go_on(now, step, feedback.is_limited, round_trip);
+            self.go_on(now, step, feedback.is_limited, rtt);
         }
-        let most = self.options.most.map_or(f64::MAX, |most| most.as_bits_per_second() as f64);
-        self.rate = self.rate.max(self.options.least.as_bits_per_second() as f64).min(most);
+        let max = self.options.max_rate.map_or(f64::MAX, |max| max.as_bits_per_second() as f64);
+        self.rate = self.rate.max(self.options.min_rate.as_bits_per_second() as f64).min(max);
         self.set_window();
     }
 
@@ -180,14 +181,14 @@ impl RateController for Adaptive {
 impl Adaptive {
     /// Begins with the initial rate of the options.
     pub fn new(options: AdaptiveOptions) -> Self {
-        let most = options.most.unwrap_or(options.first);
+        let max = options.max_rate.unwrap_or(options.initial_rate);
         let mut new = Self {
             options,
-            rate: options.first.min(most).as_bits_per_second() as f64,
+            rate: options.initial_rate.min(max).as_bits_per_second() as f64,
             window: 0,
             path: Path::default(),
             phase: Phase::Startup { best: 0.0, stalled: 0 },
-            round: Round::default(),
+            round: RoundCounts::default(),
             empty_rounds: 0,
             is_lossy: false,
             peak: 0.0,
@@ -210,7 +211,7 @@ impl Adaptive {
     }
 
     /// Changes the rate and the state, by the latest list.
-    fn go_on(&mut self, now: Instant, step: Duration, is_limited: bool, round_trip: &RoundTrip) {
+    fn go_on(&mut self, now: Instant, step: Duration, is_limited: bool, rtt: &RttEstimator) {
         let (rates, round) = (self.path.rates(), self.path.round());
         let queue = self.path.latest_queue();
         match self.phase {
@@ -219,8 +220,8 @@ impl Adaptive {
                     self.drain(now, best);
                 } else if !is_limited && self.path.newest_queue() <= self.tolerance() {
                     let grown = self.rate * (step.min(round).as_secs_f64() / round.as_secs_f64()).exp2();
-                    let most = rates.map_or(self.rate, |rates| MAX_AHEAD * rates.judged);
-                    self.rate = grown.min(most.max(self.rate));
+                    let max = rates.map_or(self.rate, |rates| MAX_AHEAD * rates.judged);
+                    self.rate = grown.min(max.max(self.rate));
                 }
             }
             Phase::Drain { until, best } => {
@@ -231,7 +232,7 @@ impl Adaptive {
                     self.rate = best * DRAINING;
                 }
                 if queue <= self.tolerance() || now >= until {
-                    self.settle(now, now, Held { rate: self.rate / DRAINING, cubic: None });
+                    self.settle(now, now, SavedRate { rate: self.rate / DRAINING, cubic: None });
                 }
             }
             Phase::Cruise => self.cruise(now, step, rates, is_limited),
@@ -252,8 +253,8 @@ impl Adaptive {
                 self.phase = Phase::Compete(cubic);
             }
             Phase::Compete(cubic) => {
-                let most = rates.map_or(self.rate, |rates| MAX_AHEAD * rates.judged);
-                self.rate = cubic.rate(now, round_trip.smoothed()).min(most);
+                let max = rates.map_or(self.rate, |rates| MAX_AHEAD * rates.judged);
+                self.rate = cubic.rate(now, rtt.smoothed()).min(max);
             }
         }
     }
@@ -268,7 +269,7 @@ impl Adaptive {
         }
         self.used_at = Some(now);
         let idle = self.round.begin.map_or(Duration::ZERO, |begin| now.saturating_duration_since(begin));
-        let evident = (2.0 * self.peak * aged(idle)).max(self.options.first.as_bits_per_second() as f64);
+        let evident = (2.0 * self.peak * aged(idle)).max(self.options.initial_rate.as_bits_per_second() as f64);
         let rate = (self.rate * aged(unused)).max(evident);
         if rate < self.rate {
             self.rate = rate;
@@ -306,7 +307,7 @@ impl Adaptive {
         }
     }
 
-    fn end_round(&mut self, now: Instant, round: &Round) {
+    fn end_round(&mut self, now: Instant, round: &RoundCounts) {
         let queue = round.queue.unwrap_or_default();
         let expected = self.path.loss * round.count();
         self.is_lossy = round.lost > expected + 3.0 * expected.sqrt() + 3.0 + round.count() / 200.0;
@@ -341,7 +342,7 @@ impl Adaptive {
                 if self.is_lossy {
                     cubic.cut(now, self.path.round());
                 }
-                let held = Held { rate: self.rate, cubic: Some(*cubic) };
+                let held = SavedRate { rate: self.rate, cubic: Some(*cubic) };
                 if self.refreshed_at.is_none_or(|at| at + REFRESH_PAUSE.max(8 * self.refresh_time()) <= now) {
                     self.refresh(now, held.cubic);
                 }
@@ -350,7 +351,7 @@ impl Adaptive {
         }
     }
 
-    fn end_cruising_round(&mut self, now: Instant, round: &Round, queue: Duration) {
+    fn end_cruising_round(&mut self, now: Instant, round: &RoundCounts, queue: Duration) {
         if !self.is_lossy {
             self.path.learn(round, 8_000.0);
         } else if self.refreshed_at.is_none_or(|at| at + LOSSY_PAUSE <= now) {
@@ -376,7 +377,7 @@ impl Adaptive {
     /// Sends slowly for a round, so that the queue runs empty.
     fn refresh(&mut self, now: Instant, cubic: Option<Cubic>) {
         self.refreshed_at = Some(now);
-        let held = Held { rate: self.rate, cubic };
+        let held = SavedRate { rate: self.rate, cubic };
         self.phase = Phase::Refresh { from: now, until: now + self.refresh_time(), held };
         self.rate *= REFRESHING;
     }
@@ -388,12 +389,12 @@ impl Adaptive {
     }
 
     /// Sends at the former rate until lists tell of it alone.
-    fn settle(&mut self, from: Instant, now: Instant, held: Held) {
+    fn settle(&mut self, from: Instant, now: Instant, held: SavedRate) {
         self.phase = Phase::Settle { from, low_until: now, until: now + self.path.round() + self.span(), held };
         self.rate = held.rate;
     }
 
-    fn go_back(&mut self, now: Instant, held: Held) {
+    fn go_back(&mut self, now: Instant, held: SavedRate) {
         let is_emptied = self.path.emptied_at.is_some_and(|at| self.refreshed_at.is_some_and(|from| from <= at));
         self.full_refreshes = if is_emptied { 0 } else { self.full_refreshes + 1 };
         self.empty_refreshes = if is_emptied { self.empty_refreshes + 1 } else { 0 };
@@ -423,10 +424,10 @@ impl Adaptive {
     /// The queue that this connection wants.
     fn target(&self) -> Duration {
         let wanted = TARGET.as_secs_f64() * (TARGET_RATE / self.rate.max(1.0)).sqrt();
-        let most = self.depth.map_or(MAX_TARGET, |(_, depth)| depth.min(MAX_TARGET)).mul_f64(USED_DEPTH);
-        let most = most.min((self.path.base() / 3).max(MIN_TARGET)).as_secs_f64();
+        let max = self.depth.map_or(MAX_TARGET, |(_, depth)| depth.min(MAX_TARGET)).mul_f64(USED_DEPTH);
+        let max = max.min((self.path.base() / 3).max(MIN_TARGET)).as_secs_f64();
         // The target falls as the rate rises in a short queue too.
-        self.tolerance() + Duration::from_secs_f64(wanted / (1.0 + (wanted / most).powi(4)).powf(0.25))
+        self.tolerance() + Duration::from_secs_f64(wanted / (1.0 + (wanted / max).powi(4)).powf(0.25))
     }
 
     /// A queue that this connection takes for none, as the round trip is never quite the same.
@@ -458,7 +459,7 @@ impl Adaptive {
     /// The bytes that may be under way before any have arrived: ten packets at the default first
     /// rate (RFC 6928).
     fn first_window(&self) -> f64 {
-        FIRST_WINDOW.as_secs_f64() * self.options.first.as_bits_per_second() as f64 / 8.0
+        FIRST_WINDOW.as_secs_f64() * self.options.initial_rate.as_bits_per_second() as f64 / 8.0
     }
 
     fn set_window(&mut self) {
@@ -471,12 +472,12 @@ impl Adaptive {
         let round = if is_competing { self.path.round() } else { self.path.empty_round() + self.target() };
         let bytes = rate / 8.0 * 2.0 * round.as_secs_f64();
         // At the start as many as have arrived may be under way beside the first ones.
-        let most = if self.phase.is_start() { self.first_window() + 2.0 * self.delivered } else { f64::MAX };
-        self.window = bytes.min(most).max(MIN_WINDOW * self.path.packet() / 8.0) as u64;
+        let max = if self.phase.is_start() { self.first_window() + 2.0 * self.delivered } else { f64::MAX };
+        self.window = bytes.min(max).max(MIN_WINDOW * self.path.packet() / 8.0) as u64;
     }
 }
 
-impl Round {
+impl RoundCounts {
     fn add(&mut self, feedback: &Feedback, path: &Path) {
         let (queue, regained) = (path.latest_queue(), feedback.regained as f64 * 8.0 / path.packet());
         self.longest_queue = self.longest_queue.max(path.newest_queue());
@@ -504,7 +505,7 @@ fn aged(time: Duration) -> f64 {
 impl Path {
     /// Counts the losses of a round as the path's own. The estimate is as good as one of `memory`
     /// packets.
-    fn learn(&mut self, round: &Round, memory: f64) {
+    fn learn(&mut self, round: &RoundCounts, memory: f64) {
         let count = round.count();
         if count > 0.0 {
             let weight = count / (count + memory.min(self.judged));
@@ -573,7 +574,7 @@ mod tests {
 
     #[test]
     fn regained_segment_is_no_loss_of_a_round() {
-        let (mut round, path) = (Round::default(), Path::default());
+        let (mut round, path) = (RoundCounts::default(), Path::default());
         round.add(&Feedback { segments: 8, lost_segments: 2, ..Feedback::default() }, &path);
         round.add(&Feedback { segments: 10, regained: 3_000, ..Feedback::default() }, &path);
         assert_eq!((round.arrived, round.lost), (20.0, 0.0));

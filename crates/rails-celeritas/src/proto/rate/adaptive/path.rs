@@ -14,7 +14,7 @@ pub(super) struct Path {
     lists: VecDeque<List>,
     /// The latest round trips.
     samples: VecDeque<(Instant, Duration)>,
-    least: WindowedMin,
+    min_rtt: WindowedMin,
     /// The last time at which the round trip was about the least.
     pub(super) emptied_at: Option<Instant>,
     /// The bits of a packet, as of the latest ones.
@@ -69,7 +69,7 @@ impl Path {
         }
         // Regained bits were judged before.
         let judged = delivered - regained + self.packet() * feedback.lost_segments as f64;
-        let sample = feedback.round_trip.filter(|_| !self.is_late);
+        let sample = feedback.rtt.filter(|_| !self.is_late);
         self.lists.push_back(List { at: now, interval: self.interval(), delivered, judged });
         while self.lists.get(1).is_some_and(|second| second.at + span <= now) {
             self.lists.pop_front();
@@ -78,7 +78,7 @@ impl Path {
             self.lists.pop_front();
         }
         let Some(sample) = sample else { return !self.is_late };
-        self.least.sample(now, sample);
+        self.min_rtt.sample(now, sample);
         self.samples.push_back((now, sample));
         while self.samples.len() > SAMPLES {
             self.samples.pop_front();
@@ -101,7 +101,7 @@ impl Path {
 
     /// The least round trip of the last seconds.
     pub(super) fn base(&self) -> Duration {
-        self.least.get().unwrap_or(UNKNOWN_BASE)
+        self.min_rtt.get().unwrap_or(UNKNOWN_BASE)
     }
 
     /// The time in which a change of the rate is known to have had its effect: a round trip, and
@@ -181,7 +181,7 @@ mod tests {
     fn lists_that_come_at_once_tell_of_their_whole_time() {
         let (mut now, ms) = (Instant::now(), Duration::from_millis(1));
         let mut path = Path::default();
-        let feedback = Feedback { delivered: 15_000, segments: 10, round_trip: Some(20 * ms), ..Feedback::default() };
+        let feedback = Feedback { delivered: 15_000, segments: 10, rtt: Some(20 * ms), ..Feedback::default() };
         let steady = |_| 5 * ms / 2;
         let pauses = (0..10).map(steady).chain([200 * ms]).chain((0..80).map(|_| ms / 20)).chain((0..10).map(steady));
         for pause in pauses {
@@ -198,17 +198,12 @@ mod tests {
     fn path_that_has_become_longer_is_as_fast() {
         let (mut now, ms) = (Instant::now(), Duration::from_millis(1));
         let mut path = Path::default();
-        let list = |round_trip| Feedback {
-            delivered: 15_000,
-            segments: 10,
-            round_trip: Some(round_trip),
-            ..Feedback::default()
-        };
+        let list = |rtt| Feedback { delivered: 15_000, segments: 10, rtt: Some(rtt), ..Feedback::default() };
         let (shorter, longer) = ((0..100).map(|_| 20 * ms), (0..6_000).map(|_| 160 * ms));
         let (mut longer_at, mut lists) = (None, 0);
-        for round_trip in shorter.chain(longer) {
+        for rtt in shorter.chain(longer) {
             now += 5 * ms / 2;
-            path.handle(now, &list(round_trip), 48e6, (path.empty_round() * 5 / 4).max(20 * ms));
+            path.handle(now, &list(rtt), 48e6, (path.empty_round() * 5 / 4).max(20 * ms));
             if path.base() == 160 * ms {
                 longer_at.get_or_insert(now);
             }
@@ -233,7 +228,7 @@ mod tests {
                 regained: 1_500 * regained,
                 segments,
                 lost_segments,
-                round_trip: Some(20 * ms),
+                rtt: Some(20 * ms),
                 ..Feedback::default()
             };
             assert!(path.handle(now, &feedback, 48e6, 20 * ms));

@@ -4,8 +4,8 @@
 
 use crate::{
     exit::explain,
-    farewell::{self, Conversation},
-    purpose::{self, InMessages, Misfit, NoTurn, Purpose},
+    purpose::{self, GreetingError, InMessages, PeerLeft, Purpose},
+    reset::{self, MessageStream},
     stop::Stopped,
     turn::GaveWay,
 };
@@ -26,81 +26,81 @@ use tokio::{
 };
 
 /// A listener whose streams an [`Admission`] greets.
-pub(crate) trait Door: Send + 'static {
+pub(crate) trait StreamListener: Send + 'static {
     /// The type of a stream that is greeted.
-    type Guest: Guest;
+    type Stream: IncomingStream;
 
     /// Waits for the next stream, and returns it with its peer's address. Cancel safe.
     ///
     /// # Errors
     /// The reason why the listener has closed. The fault of one stream is no error here:
-    /// [`Guest::begin`] reports it.
+    /// [`IncomingStream::begin`] reports it.
     fn accept(&self) -> impl Future<Output = Result<(Arrived<Self>, IpAddr), ListenerClosed>> + Send;
 }
 
 /// A stream as the listener accepts it.
-type Arrived<D> = <<D as Door>::Guest as Guest>::Arrived;
+type Arrived<D> = <<D as StreamListener>::Stream as IncomingStream>::Arrived;
 
 /// A stream that can be greeted.
-pub(crate) trait Guest: Send + Sized + 'static {
+pub(crate) trait IncomingStream: Send + Sized + 'static {
     /// The stream as the listener accepts it.
-    type Arrived: Guest;
+    type Arrived: IncomingStream;
 
     /// Prepares an accepted stream for its greeting.
     ///
     /// # Errors
     /// The reason why the stream cannot be greeted.
-    fn begin(arrived: Self::Arrived) -> Result<Self, Misfit>;
+    fn begin(arrived: Self::Arrived) -> Result<Self, GreetingError>;
 
     /// Exchanges purposes with the peer, as [`purpose::greet`] does.
-    fn greet(&mut self, ours: Purpose) -> impl Future<Output = Result<(), Misfit>> + Send;
+    fn greet(&mut self, ours: Purpose) -> impl Future<Output = Result<(), GreetingError>> + Send;
 
     /// Resets the stream, and waits until its lanes have closed, three seconds at most.
-    fn see_off(self) -> impl Future<Output = ()> + Send;
+    fn reset(self) -> impl Future<Output = ()> + Send;
 }
 
 /// The queue of a command that takes one stream at a time.
 pub(crate) struct Admission<G = MultiRailStream> {
     waiting: mpsc::Receiver<Result<G, ListenerClosed>>,
     over: watch::Sender<bool>,
-    host: JoinHandle<()>,
+    accepting: JoinHandle<()>,
 }
 
-impl<G: Guest> Admission<G> {
+impl<G: IncomingStream> Admission<G> {
     /// Greets every stream of the listener with this purpose, on the calling runtime.
-    pub(crate) fn of(door: impl Door<Guest = G>, purpose: Purpose) -> Self {
+    pub(crate) fn of(listener: impl StreamListener<Stream = G>, purpose: Purpose) -> Self {
         let (queue, waiting) = mpsc::channel(MAX_WAITING);
         let (over, is_over) = watch::channel(false);
-        let host = tokio::spawn(host(door, purpose, queue, is_over));
-        Self { waiting, over, host }
+        let accepting = tokio::spawn(accept_streams(listener, purpose, queue, is_over));
+        Self { waiting, over, accepting }
     }
 
     /// The next stream from a peer that runs the counterpart of this command. The stream waits for
-    /// its turn. Streams that do not fit are reported by `tell` and left out. Cancel safe.
+    /// its turn. Streams that do not fit are reported by `log_fault` and left out. Cancel safe.
     ///
     /// # Errors
-    /// [`ListenerClosed`] or [`HostGone`]: [no stream comes](is_last) any more.
+    /// [`ListenerClosed`] or [`GreeterGone`]: [no stream comes](is_last) any more.
     pub(crate) async fn next(&mut self) -> Result<G> {
-        Ok(self.waiting.recv().await.ok_or(HostGone)??)
+        Ok(self.waiting.recv().await.ok_or(GreeterGone)??)
     }
 
     /// Whether a stream waits for its turn.
-    pub(crate) fn is_claimed(&self) -> bool {
+    pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
     /// Resets the waiting streams, so that their peers notice at once.
-    pub(crate) async fn dismiss(mut self) {
+    pub(crate) async fn reset_waiting(mut self) {
         self.over.send_replace(true);
         self.waiting.close();
         let mut resets = JoinSet::new();
         while let Some(waiting) = self.waiting.recv().await {
-            if let Ok(guest) = waiting {
-                resets.spawn(guest.see_off());
+            if let Ok(stream) = waiting {
+                resets.spawn(stream.reset());
             }
         }
         resets.join_all().await;
-        if let Err(error) = self.host.await {
+        if let Err(error) = self.accepting.await {
             tracing::error!(%error, "who greets streams did not come to an end");
         }
     }
@@ -109,22 +109,22 @@ impl<G: Guest> Admission<G> {
 /// The task that greets streams has ended, although the listener has not closed.
 #[derive(Debug, thiserror::Error)]
 #[error("the task that greets streams has ended")]
-pub(crate) struct HostGone;
+pub(crate) struct GreeterGone;
 
 /// Whether no stream follows this error: the command was stopped, or the listener has closed.
 fn is_last(error: &anyhow::Error) -> bool {
-    error.is::<Stopped>() || error.is::<ListenerClosed>() || error.is::<HostGone>()
+    error.is::<Stopped>() || error.is::<ListenerClosed>() || error.is::<GreeterGone>()
 }
 
 /// Whether a command, with `--once` or without, takes another stream after this error. With
 /// `--once` only a sender that left before its turn, or that gave way to another, is passed over.
 pub(crate) fn is_passed_over(error: &anyhow::Error, once: bool) -> bool {
-    !is_last(error) && (!once || error.is::<NoTurn>() || GaveWay::is_why(error))
+    !is_last(error) && (!once || error.is::<PeerLeft>() || GaveWay::is_why(error))
 }
 
 /// Logs the reason why a stream got no turn, once a minute per reason at most, because strangers
 /// decide how many there are.
-fn tell(fault: &anyhow::Error) {
+fn log_fault(fault: &anyhow::Error) {
     match FAULTS.due(Instant::now(), &format!("{fault:#}")) {
         Some(_) => drop(explain(fault)),
         None => tracing::debug!(error = format!("{fault:#}"), "a stream got no turn"),
@@ -133,10 +133,10 @@ fn tell(fault: &anyhow::Error) {
 
 /// Accepts streams until the queue is given up, and keeps the listener as long, because lost lanes
 /// reconnect to it. If the listener closes by itself, streams that have come are still taken.
-async fn host<D: Door>(
-    door: D,
+async fn accept_streams<D: StreamListener>(
+    listener: D,
     purpose: Purpose,
-    queue: mpsc::Sender<Result<D::Guest, ListenerClosed>>,
+    queue: mpsc::Sender<Result<D::Stream, ListenerClosed>>,
     over: watch::Receiver<bool>,
 ) {
     let mut places = Handshakes::new(MAX_GREETED, MAX_GREETED_PER_PEER);
@@ -157,15 +157,15 @@ async fn host<D: Door>(
                 let (place, greeted): (HandshakeId, Option<Result<_>>) = greeted.expect("it leaves the work to another task");
                 places.leave(place);
                 match greeted {
-                    Some(Ok(guest)) => drop(leaving.spawn(queue_up(guest, queue.clone()))),
-                    Some(Err(fault)) => tell(&fault),
+                    Some(Ok(stream)) => drop(leaving.spawn(enqueue(stream, queue.clone()))),
+                    Some(Err(fault)) => log_fault(&fault),
                     None => {}
                 }
             }
             Some(_) = leaving.join_next() => {}
-            accepted = door.accept(), if closed.is_none() && leaving.len() < MAX_WAITING => match accepted {
+            accepted = listener.accept(), if closed.is_none() && leaving.len() < MAX_WAITING => match accepted {
                 Ok((arrived, peer)) => {
-                    let (evict, told) = oneshot::channel();
+                    let (evict, evicted) = oneshot::channel();
                     let place = match places.enter(peer, false, evict) {
                         Entry::Free(place) => place,
                         Entry::Evicting { id, evicted, .. } => {
@@ -175,7 +175,7 @@ async fn host<D: Door>(
                         }
                         Entry::Refused(_) => unreachable!("none of those who are greeted has proved itself"),
                     };
-                    let greeted = tokio::spawn(greet::<D::Guest>(arrived, purpose, told, over.clone()));
+                    let greeted = tokio::spawn(greet::<D::Stream>(arrived, purpose, evicted, over.clone()));
                     // A panic ends this stream only.
                     greeting.spawn(async move { (place, greeted.await.unwrap_or_else(|panic| Some(Err(panic.into())))) });
                 }
@@ -186,13 +186,13 @@ async fn host<D: Door>(
     // Streams that were not accepted yet are reset like the others.
     drop(queue);
     while closed.is_none()
-        && let Some(Ok((arrived, _))) = at_once(door.accept()).await
+        && let Some(Ok((arrived, _))) = if_ready(listener.accept()).await
     {
-        leaving.spawn(arrived.see_off());
+        leaving.spawn(arrived.reset());
     }
     while let Some(greeted) = greeting.join_next().await {
-        if let Ok((_, Some(Ok(guest)))) = greeted {
-            leaving.spawn(guest.see_off());
+        if let Ok((_, Some(Ok(stream)))) = greeted {
+            leaving.spawn(stream.reset());
         }
     }
     leaving.join_all().await;
@@ -200,38 +200,38 @@ async fn host<D: Door>(
 
 /// Greets a stream. Returns the stream or its fault, and `None` if the stream was reset without
 /// one, because it had to make room or the queue is given up.
-async fn greet<G: Guest>(
+async fn greet<G: IncomingStream>(
     arrived: G::Arrived,
     purpose: Purpose,
-    told: oneshot::Receiver<()>,
+    evicted: oneshot::Receiver<()>,
     over: watch::Receiver<bool>,
 ) -> Option<Result<G>> {
-    let mut guest = match G::begin(arrived) {
-        Ok(guest) => guest,
-        Err(misfit) => return Some(Err(misfit.helped(purpose))),
+    let mut stream = match G::begin(arrived) {
+        Ok(stream) => stream,
+        Err(error) => return Some(Err(error.helped(purpose))),
     };
-    let misfit = tokio::select! {
+    let error = tokio::select! {
         biased;
         () = given_up(over) => None,
-        greeting = guest.greet(purpose) => match greeting {
-            Ok(()) => return Some(Ok(guest)),
-            Err(misfit) => Some(misfit),
+        greeting = stream.greet(purpose) => match greeting {
+            Ok(()) => return Some(Ok(stream)),
+            Err(error) => Some(error),
         },
-        Ok(()) = told => {
+        Ok(()) = evicted => {
             tracing::debug!("a peer that had not said its purpose made room for another");
             None
         }
     };
-    guest.see_off().await;
-    Some(Err(misfit?.helped(purpose)))
+    stream.reset().await;
+    Some(Err(error?.helped(purpose)))
 }
 
 /// Puts a greeted stream into the queue, or resets it.
-async fn queue_up<G: Guest>(guest: G, queue: mpsc::Sender<Result<G, ListenerClosed>>) {
+async fn enqueue<G: IncomingStream>(stream: G, queue: mpsc::Sender<Result<G, ListenerClosed>>) {
     // The reservation fails if the queue has been given up.
     match queue.reserve().await {
-        Ok(place) => place.send(Ok(guest)),
-        Err(_) => guest.see_off().await,
+        Ok(place) => place.send(Ok(stream)),
+        Err(_) => stream.reset().await,
     }
 }
 
@@ -242,7 +242,7 @@ async fn given_up(mut over: watch::Receiver<bool>) {
 }
 
 /// The output of `what`, if it is ready at once.
-async fn at_once<T>(what: impl Future<Output = T>) -> Option<T> {
+async fn if_ready<T>(what: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
         what = what => Some(what),
@@ -250,8 +250,8 @@ async fn at_once<T>(what: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-impl Door for MultiRailListener {
-    type Guest = MultiRailStream;
+impl StreamListener for MultiRailListener {
+    type Stream = MultiRailStream;
 
     async fn accept(&self) -> Result<(MultiRailStream, IpAddr), ListenerClosed> {
         let stream = self.accept().await?;
@@ -260,51 +260,51 @@ impl Door for MultiRailListener {
     }
 }
 
-impl Guest for MultiRailStream {
+impl IncomingStream for MultiRailStream {
     type Arrived = Self;
 
-    fn begin(arrived: Self) -> Result<Self, Misfit> {
+    fn begin(arrived: Self) -> Result<Self, GreetingError> {
         Ok(arrived)
     }
 
-    async fn greet(&mut self, ours: Purpose) -> Result<(), Misfit> {
+    async fn greet(&mut self, ours: Purpose) -> Result<(), GreetingError> {
         purpose::greet(self, ours).await
     }
 
-    async fn see_off(self) {
-        farewell::reset(self).await;
+    async fn reset(self) {
+        reset::reset_stream(self).await;
     }
 }
 
 /// A listener whose streams carry messages.
-pub(crate) struct OfMessages(pub(crate) MultiRailListener);
+pub(crate) struct MessageListener(pub(crate) MultiRailListener);
 
-impl Door for OfMessages {
-    type Guest = Conversation;
+impl StreamListener for MessageListener {
+    type Stream = MessageStream;
 
     async fn accept(&self) -> Result<(MultiRailStream, IpAddr), ListenerClosed> {
-        Door::accept(&self.0).await
+        StreamListener::accept(&self.0).await
     }
 }
 
-impl Guest for Conversation {
+impl IncomingStream for MessageStream {
     type Arrived = MultiRailStream;
 
-    fn begin(arrived: MultiRailStream) -> Result<Self, Misfit> {
-        Self::over(arrived).map_err(Misfit::Messages)
+    fn begin(arrived: MultiRailStream) -> Result<Self, GreetingError> {
+        Self::new(arrived).map_err(GreetingError::Messages)
     }
 
-    async fn greet(&mut self, ours: Purpose) -> Result<(), Misfit> {
+    async fn greet(&mut self, ours: Purpose) -> Result<(), GreetingError> {
         purpose::greet(&mut InMessages(&mut self.messages), ours).await
     }
 
-    async fn see_off(self) {
+    async fn reset(self) {
         self.reset().await;
     }
 }
 
-impl Door for TcpAcceptor {
-    type Guest = TcpLane;
+impl StreamListener for TcpAcceptor {
+    type Stream = TcpLane;
 
     async fn accept(&self) -> Result<(TcpLane, IpAddr), ListenerClosed> {
         loop {
@@ -319,34 +319,34 @@ impl Door for TcpAcceptor {
     }
 }
 
-impl Guest for TcpLane {
+impl IncomingStream for TcpLane {
     type Arrived = Self;
 
-    fn begin(arrived: Self) -> Result<Self, Misfit> {
+    fn begin(arrived: Self) -> Result<Self, GreetingError> {
         Ok(arrived)
     }
 
-    async fn greet(&mut self, ours: Purpose) -> Result<(), Misfit> {
+    async fn greet(&mut self, ours: Purpose) -> Result<(), GreetingError> {
         purpose::greet(self.get_mut(), ours).await
     }
 
     /// Dropping the socket closes it, which the peer notices.
-    async fn see_off(self) {}
+    async fn reset(self) {}
 }
 
-impl Guest for TcpStream {
+impl IncomingStream for TcpStream {
     type Arrived = Self;
 
-    fn begin(arrived: Self) -> Result<Self, Misfit> {
+    fn begin(arrived: Self) -> Result<Self, GreetingError> {
         Ok(arrived)
     }
 
-    async fn greet(&mut self, ours: Purpose) -> Result<(), Misfit> {
+    async fn greet(&mut self, ours: Purpose) -> Result<(), GreetingError> {
         purpose::greet(self, ours).await
     }
 
     /// Dropping the socket closes it, which the peer notices.
-    async fn see_off(self) {}
+    async fn reset(self) {}
 }
 
 /// Pauses after a transient accept error.
@@ -402,10 +402,10 @@ mod tests {
     }
 
     /// A listener for messages that gives the streams a test sends in.
-    struct StreamDoor(Mutex<mpsc::UnboundedReceiver<MultiRailStream>>);
+    struct TestStreams(Mutex<mpsc::UnboundedReceiver<MultiRailStream>>);
 
-    impl Door for StreamDoor {
-        type Guest = Conversation;
+    impl StreamListener for TestStreams {
+        type Stream = MessageStream;
 
         async fn accept(&self) -> Result<(MultiRailStream, IpAddr), ListenerClosed> {
             let stream = self.0.lock().await.recv().await.ok_or(ListenerClosed::Closed)?;
@@ -417,23 +417,23 @@ mod tests {
     async fn a_stream_not_for_messages_ends_no_listener() {
         let (rails, options, listener) = listener().await;
         let address = listener.local_addrs()[0];
-        let (street, door) = mpsc::unbounded_channel();
-        let mut admission = Admission::of(StreamDoor(Mutex::new(door)), Purpose::Answer);
+        let (sender, arriving) = mpsc::unbounded_channel();
+        let mut admission = Admission::of(TestStreams(Mutex::new(arriving)), Purpose::Answer);
         let mut unfit = MultiRailStream::connect(&rails, address, &options).await.unwrap();
         let mut came = listener.accept().await.unwrap();
         unfit.write_all(b"no message").await.unwrap();
         // A stream that has given bytes carries no messages.
         came.read_u8().await.unwrap();
-        street.send(came).unwrap();
+        sender.send(came).unwrap();
         let asks = MultiRailStream::connect(&rails, address, &options).await.unwrap();
-        street.send(listener.accept().await.unwrap()).unwrap();
+        sender.send(listener.accept().await.unwrap()).unwrap();
         let mut asks = asks.into_messages().unwrap();
         let mut asks = InMessages(&mut asks);
         let both = async { tokio::join!(purpose::greet(&mut asks, Purpose::Ask), admission.next()) };
         let (greeted, next) = timeout(Duration::from_secs(60), both).await.expect("nobody waits for ever");
         greeted.expect("it is greeted after the other");
         assert!(next.is_ok());
-        admission.dismiss().await;
+        admission.reset_waiting().await;
     }
 
     #[tokio::test]
@@ -452,52 +452,52 @@ mod tests {
         greeted.expect("it is greeted beside them");
         assert_eq!(next.expect("no silent stream is over before").id(), sender.id());
         drop(silent);
-        admission.dismiss().await;
+        admission.reset_waiting().await;
     }
 
     /// A listener whose guests a test sends in. It tells when it has ended.
-    struct TestDoor(Mutex<mpsc::UnboundedReceiver<TestGuest>>, Arc<Notify>);
+    struct TestListener(Mutex<mpsc::UnboundedReceiver<TestStream>>, Arc<Notify>);
 
     /// A stream with the work of greeting it.
-    struct TestGuest(oneshot::Receiver<()>);
+    struct TestStream(oneshot::Receiver<()>);
 
-    impl Door for TestDoor {
-        type Guest = TestGuest;
+    impl StreamListener for TestListener {
+        type Stream = TestStream;
 
-        async fn accept(&self) -> Result<(TestGuest, IpAddr), ListenerClosed> {
-            let guest = self.0.lock().await.recv().await.ok_or(ListenerClosed::RailsStopped);
-            guest.map(|guest| (guest, [127, 0, 0, 1].into())).inspect_err(|_| self.1.notify_one())
+        async fn accept(&self) -> Result<(TestStream, IpAddr), ListenerClosed> {
+            let stream = self.0.lock().await.recv().await.ok_or(ListenerClosed::RailsStopped);
+            stream.map(|stream| (stream, [127, 0, 0, 1].into())).inspect_err(|_| self.1.notify_one())
         }
     }
 
-    impl Guest for TestGuest {
+    impl IncomingStream for TestStream {
         type Arrived = Self;
 
-        fn begin(arrived: Self) -> Result<Self, Misfit> {
+        fn begin(arrived: Self) -> Result<Self, GreetingError> {
             Ok(arrived)
         }
 
-        async fn greet(&mut self, _: Purpose) -> Result<(), Misfit> {
+        async fn greet(&mut self, _: Purpose) -> Result<(), GreetingError> {
             (&mut self.0).await.expect("the test lets the greeting end");
             Ok(())
         }
 
-        async fn see_off(self) {
+        async fn reset(self) {
             panic!("a guest is sent away");
         }
     }
 
-    fn admission() -> (mpsc::UnboundedSender<TestGuest>, Arc<Notify>, Admission<TestGuest>) {
-        let ((street, door), ended) = (mpsc::unbounded_channel(), Arc::new(Notify::new()));
-        (street, ended.clone(), Admission::of(TestDoor(Mutex::new(door), ended), Purpose::Receive))
+    fn admission() -> (mpsc::UnboundedSender<TestStream>, Arc<Notify>, Admission<TestStream>) {
+        let ((sender, arriving), ended) = (mpsc::unbounded_channel(), Arc::new(Notify::new()));
+        (sender, ended.clone(), Admission::of(TestListener(Mutex::new(arriving), ended), Purpose::Receive))
     }
 
     #[tokio::test]
     async fn a_listener_that_ends_costs_no_greeted_stream() {
-        let (street, ended, mut admission) = admission();
+        let (sender, ended, mut admission) = admission();
         let (speak, heard): (Vec<_>, Vec<_>) = (0..MAX_GREETED_PER_PEER).map(|_| oneshot::channel()).unzip();
-        heard.into_iter().for_each(|heard| street.send(TestGuest(heard)).ok().unwrap());
-        drop(street);
+        heard.into_iter().for_each(|heard| sender.send(TestStream(heard)).ok().unwrap());
+        drop(sender);
         ended.notified().await;
         speak.into_iter().for_each(|speak| speak.send(()).unwrap());
         for _ in 0..MAX_GREETED_PER_PEER {
@@ -508,14 +508,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_costs_the_stream_that_is_greeted() {
-        let (street, _, mut admission) = admission();
+        let (sender, _, mut admission) = admission();
         let (speak, heard) = oneshot::channel();
         drop(speak);
-        street.send(TestGuest(heard)).ok().unwrap();
+        sender.send(TestStream(heard)).ok().unwrap();
         let (speak, heard) = oneshot::channel();
-        street.send(TestGuest(heard)).ok().unwrap();
+        sender.send(TestStream(heard)).ok().unwrap();
         speak.send(()).unwrap();
         assert!(admission.next().await.is_ok());
-        admission.dismiss().await;
+        admission.reset_waiting().await;
     }
 }

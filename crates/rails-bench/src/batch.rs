@@ -9,8 +9,8 @@
 use crate::{
     endpoint::Endpoint,
     exit::Signal,
-    farewell,
     measure::report::{Baseline, LaneReportOn, Side},
+    reset,
     stop::Stop,
     turn::GaveWay,
 };
@@ -130,7 +130,7 @@ impl Endpoint {
                 Err(error) => tracing::info!(%error, "the stream did not close in order"),
             }
         } else {
-            farewell::reset(stream).await;
+            reset::reset_stream(stream).await;
         }
         let lanes: Vec<LaneReportOn> = stats.lanes.iter().map(Into::into).collect();
         Side::since(baseline, &self.topology, &self.rails, &lanes)

@@ -17,7 +17,6 @@ mod config;
 mod duration;
 mod endpoint;
 mod exit;
-mod farewell;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -32,6 +31,7 @@ mod progress;
 mod purpose;
 mod rate;
 mod report;
+mod reset;
 mod secret;
 mod size;
 mod stop;

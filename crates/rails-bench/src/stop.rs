@@ -2,7 +2,7 @@
 
 use crate::{
     exit::Signal,
-    farewell::{self, Conversation},
+    reset::{self, MessageStream},
 };
 use anyhow::Result;
 use rails_multirail::{MultiRailMessages, MultiRailStream};
@@ -88,8 +88,8 @@ impl Stop {
         let mut open = pin!(open);
         match self.or(&mut open).await {
             Err(stopped) if stopped.is::<Stopped>() => {
-                if let Ok(Ok((stream, _))) = timeout(farewell::LONGEST, open).await {
-                    farewell::reset(stream).await;
+                if let Ok(Ok((stream, _))) = timeout(reset::MAX_WAIT, open).await {
+                    reset::reset_stream(stream).await;
                 }
                 Err(stopped)
             }
@@ -110,7 +110,7 @@ impl Stop {
         match self.or(work(&mut stream)).await {
             Ok(done) => Ok((done, stream)),
             Err(error) => {
-                farewell::reset(stream).await;
+                reset::reset_stream(stream).await;
                 Err(error)
             }
         }
@@ -122,13 +122,13 @@ impl Stop {
     /// As [`unless`](Self::unless).
     pub(crate) async fn unless_messages<T>(
         &mut self,
-        mut conversation: Conversation,
+        mut messages: MessageStream,
         work: impl AsyncFnOnce(&mut MultiRailMessages) -> Result<T>,
     ) -> Result<(T, MultiRailMessages)> {
-        match self.or(work(&mut conversation.messages)).await {
-            Ok(done) => Ok((done, conversation.messages)),
+        match self.or(work(&mut messages.messages)).await {
+            Ok(done) => Ok((done, messages.messages)),
             Err(error) => {
-                conversation.reset().await;
+                messages.reset().await;
                 Err(error)
             }
         }

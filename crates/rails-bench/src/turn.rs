@@ -33,13 +33,13 @@ impl Waits {
     }
 
     /// Completes when one wait has lasted for `limit`, and another sender waits for the turn
-    /// (`is_claimed`).
-    pub(crate) async fn last(&self, limit: Duration, is_claimed: impl Fn() -> bool) {
+    /// (`has_waiting`).
+    pub(crate) async fn last(&self, limit: Duration, has_waiting: impl Fn() -> bool) {
         let wait = || *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut standing = Standing::new(Instant::now(), limit, wait());
+        let mut timer = WaitTimer::new(Instant::now(), limit, wait());
         loop {
-            sleep_until(standing.look_at().into()).await;
-            if standing.look(Instant::now(), wait()) && is_claimed() {
+            sleep_until(timer.next_check().into()).await;
+            if timer.has_lasted(Instant::now(), wait()) && has_waiting() {
                 return;
             }
         }
@@ -48,30 +48,30 @@ impl Waits {
 
 /// Measures how long one wait lasts. Time in which this process is stopped counts for an eighth of
 /// the limit at most.
-struct Standing {
+struct WaitTimer {
     wait: Wait,
     limit: Duration,
     left: Countdown,
-    looked_at: Instant,
+    checked_at: Instant,
 }
 
-impl Standing {
+impl WaitTimer {
     fn new(now: Instant, limit: Duration, wait: Wait) -> Self {
-        Self { wait, limit, left: Countdown::new(now, limit), looked_at: now }
+        Self { wait, limit, left: Countdown::new(now, limit), checked_at: now }
     }
 
     /// The time of the next [look](Self::look). Another sender may claim the turn long after the
     /// limit.
-    fn look_at(&self) -> Instant {
-        if self.left.is_over() { self.looked_at + self.limit / 8 } else { self.left.check_at() }
+    fn next_check(&self) -> Instant {
+        if self.left.is_over() { self.checked_at + self.limit / 8 } else { self.left.check_at() }
     }
 
     /// Whether `wait` is that of the last look, and has lasted for the limit.
-    fn look(&mut self, now: Instant, wait: Wait) -> bool {
+    fn has_lasted(&mut self, now: Instant, wait: Wait) -> bool {
         if wait != self.wait || !wait.goes_on {
             *self = Self::new(now, self.limit, wait);
         }
-        self.looked_at = now;
+        self.checked_at = now;
         self.left.count(now)
     }
 }
@@ -101,10 +101,10 @@ mod tests {
     /// The seconds after which the limit is over first, for waits as they are in each second.
     fn over_after(wait: impl Fn(u64) -> Wait) -> Option<u64> {
         let begin = Instant::now();
-        let mut standing = Standing::new(begin, LIMIT, wait(0));
+        let mut timer = WaitTimer::new(begin, LIMIT, wait(0));
         (1..60).find(|second| {
             let now = begin + *second as u32 * SECOND;
-            now >= standing.look_at() && standing.look(now, wait(*second))
+            now >= timer.next_check() && timer.has_lasted(now, wait(*second))
         })
     }
 
@@ -120,10 +120,10 @@ mod tests {
     fn a_receiver_that_was_stopped_blames_no_sender() {
         let begin = Instant::now();
         let wait = Wait { count: 3, goes_on: true };
-        let mut standing = Standing::new(begin, LIMIT, wait);
-        assert!(!standing.look(begin + 3600 * SECOND, wait));
-        while standing.look_at() < begin + 3606 * SECOND {
-            assert!(!standing.look(standing.look_at(), wait), "the sender has had an eighth of its time");
+        let mut timer = WaitTimer::new(begin, LIMIT, wait);
+        assert!(!timer.has_lasted(begin + 3600 * SECOND, wait));
+        while timer.next_check() < begin + 3606 * SECOND {
+            assert!(!timer.has_lasted(timer.next_check(), wait), "the sender has had an eighth of its time");
         }
     }
 
@@ -131,12 +131,12 @@ mod tests {
     fn a_turn_that_is_claimed_late_ends_then() {
         let begin = Instant::now();
         let wait = Wait { count: 3, goes_on: true };
-        let mut standing = Standing::new(begin, LIMIT, wait);
+        let mut timer = WaitTimer::new(begin, LIMIT, wait);
         let mut now = begin;
         for _ in 0..100 {
-            now = standing.look_at();
-            standing.look(now, wait);
+            now = timer.next_check();
+            timer.has_lasted(now, wait);
         }
-        assert!(now > begin + 90 * SECOND && standing.look(standing.look_at(), wait));
+        assert!(now > begin + 90 * SECOND && timer.has_lasted(timer.next_check(), wait));
     }
 }

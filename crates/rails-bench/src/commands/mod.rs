@@ -15,7 +15,7 @@ pub(crate) mod tasks;
 pub(crate) mod topo;
 pub(crate) mod undo;
 
-use crate::{farewell, measure::latency::LONGEST, size, thread};
+use crate::{measure::latency::LONGEST, reset, size, thread};
 use anyhow::{Context, Result, ensure};
 use rails_bind::limits::try_runtime_descriptors;
 use rails_multirail::Decisions;
@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 
 /// Runs a command to its end on the calling thread. A second thread has the signals, so that the
 /// program can be ended while the first is busy. A third, on which the runtime runs a blocking call
-/// such as resolving a name, keeps the process alive for `farewell::LONGEST` at most.
+/// such as resolving a name, keeps the process alive for `reset::MAX_WAIT` at most.
 ///
 /// The second thread is not a worker of a multi-thread runtime, which panics if the system refuses
 /// a thread.
@@ -35,7 +35,7 @@ pub(crate) fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T>
     let (over, is_over) = oneshot::channel::<Infallible>();
     let signals = thread::start("signals", move || {
         let _ = runtime.block_on(is_over);
-        runtime.shutdown_timeout(farewell::LONGEST);
+        runtime.shutdown_timeout(reset::MAX_WAIT);
     })?;
     let ended = handle.block_on(command);
     drop(over);

@@ -1,16 +1,16 @@
 //! Round trips: `stream --ping` and `serve --ping`.
 
 use crate::{
-    admission::{Admission, OfMessages, is_passed_over},
+    admission::{Admission, MessageListener, is_passed_over},
     endpoint::{Endpoint, Remotes, StreamArgs, not_listening, say_listening, socket},
     exit::{Exit, explain},
-    farewell::Conversation,
     measure::{
         latency::{self, RoundTrips},
         mptcp,
     },
     print,
-    purpose::{self, Greets, InMessages, Purpose},
+    purpose::{self, GreetingChannel, InMessages, Purpose},
+    reset::MessageStream,
     stop::Stop,
     thread,
     tls::TlsArgs,
@@ -145,7 +145,7 @@ pub(super) async fn ask(
                         approach(&mut InMessages(messages)).await?;
                         Ok(latency::ask_messages(messages, &sizes, count).await?)
                     };
-                    let (figures, messages) = stop.unless_messages(Conversation::over(stream)?, ask).await?;
+                    let (figures, messages) = stop.unless_messages(MessageStream::new(stream)?, ask).await?;
                     messages.close().await?;
                     return anyhow::Ok(figures);
                 }
@@ -204,7 +204,7 @@ enum Source {
     Plain(Admission<TcpLane>),
     Mptcp(Admission<TcpStream>),
     Bytes(Admission),
-    Messages(Admission<Conversation>),
+    Messages(Admission<MessageStream>),
 }
 
 impl Source {
@@ -226,7 +226,7 @@ impl Source {
             }
             Over::Bytes => return Ok(Self::Bytes(Admission::of(endpoint.listen(addresses).await?, Purpose::Answer))),
             Over::Messages => {
-                let listener = OfMessages(endpoint.listen(addresses).await?);
+                let listener = MessageListener(endpoint.listen(addresses).await?);
                 return Ok(Self::Messages(Admission::of(listener, Purpose::Answer)));
             }
         };
@@ -283,10 +283,10 @@ impl Source {
     /// Resets the streams that still wait.
     async fn close(self) {
         match self {
-            Self::Plain(guests) => guests.dismiss().await,
-            Self::Mptcp(guests) => guests.dismiss().await,
-            Self::Bytes(guests) => guests.dismiss().await,
-            Self::Messages(guests) => guests.dismiss().await,
+            Self::Plain(guests) => guests.reset_waiting().await,
+            Self::Mptcp(guests) => guests.reset_waiting().await,
+            Self::Bytes(guests) => guests.reset_waiting().await,
+            Self::Messages(guests) => guests.reset_waiting().await,
         }
     }
 }
@@ -304,7 +304,7 @@ async fn answer_socket(stream: &mut TcpStream) -> Result<u64> {
 }
 
 /// Greets the end that answers, and waits for its turn.
-async fn approach(stream: &mut impl Greets) -> Result<()> {
+async fn approach(stream: &mut impl GreetingChannel) -> Result<()> {
     purpose::greet(stream, Purpose::Ask).await.map_err(|misfit| misfit.helped(Purpose::Ask))?;
     Ok(purpose::await_turn(stream).await?)
 }

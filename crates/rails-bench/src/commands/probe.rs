@@ -22,21 +22,21 @@ use tokio::time::{Instant, sleep};
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 The other end runs `rails-bench probe --listen ADDR`. The probe fills the path for a moment: it doubles its rate until less arrives \
-than it sends, up to --most. Use it where that hurts nobody.
+than it sends, up to --max-rate. Use it where that hurts nobody.
 
 Examples:
   rails-bench probe --listen 10.0.1.9 --secret-file secret
-  rails-bench probe --to 10.0.1.9 --most 1gbit --secret-file secret")]
+  rails-bench probe --to 10.0.1.9 --max-rate 1gbit --secret-file secret")]
 pub(crate) struct Args {
     /// Measure the path to a `probe --listen` at this address
-    #[arg(long, value_name = "ADDR", required_unless_present = "listen", requires = "most")]
+    #[arg(long, value_name = "ADDR", required_unless_present = "listen", requires = "max_rate")]
     to: Option<Address>,
     /// Let peers measure the path to this address
     #[arg(long, value_name = "ADDR", conflicts_with = "to")]
     listen: Option<Address>,
     /// Send at no higher rate, such as 1gbit
     #[arg(long, value_name = "RATE", value_parser = rate::parse, conflicts_with = "listen")]
-    most: Option<Bandwidth>,
+    max_rate: Option<Bandwidth>,
     /// Print JSON
     #[arg(long, conflicts_with = "listen")]
     json: bool,
@@ -51,10 +51,10 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     block_on(async {
         let stop = Stop::on_signals()?;
         let security = args.join.security(None)?;
-        match (&args.to, &args.listen, args.most) {
-            (Some(to), _, Some(most)) => {
+        match (&args.to, &args.listen, args.max_rate) {
+            (Some(to), _, Some(max_rate)) => {
                 let to = Remotes::of("--to", std::slice::from_ref(to)).await?;
-                measure(to, security, most, args.json, stop).await
+                measure(to, security, max_rate, args.json, stop).await
             }
             (_, Some(listen), _) => {
                 let listen = addresses_of("--listen", std::slice::from_ref(listen)).await?[0];
@@ -65,9 +65,9 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     })
 }
 
-async fn measure(to: Remotes, security: Security, most: Bandwidth, json: bool, mut stop: Stop) -> Result<Exit> {
-    let mut search = Search::new(most);
-    let shared = SharedRate::new(search.next().unwrap_or(most))?;
+async fn measure(to: Remotes, security: Security, max_rate: Bandwidth, json: bool, mut stop: Stop) -> Result<Exit> {
+    let mut search = Search::new(max_rate);
+    let shared = SharedRate::new(search.next().unwrap_or(max_rate))?;
     let options = CeleritasOptions::shared(&shared, NonZeroU32::MIN).security(security);
     // All messages share one block, so the limit on unsent bytes costs no memory.
     let options = options.max_unsent(DataSize::bytes(u64::MAX));

@@ -74,7 +74,7 @@ async fn recv(args: Args, details: bool) -> Result<Exit> {
     rails_transfer::make_folder(&args.into).with_context(|| format!("--into {}", args.into.display()))?;
     let mut guests = Admission::of(end.listen(&addresses).await?, Purpose::Receive);
     let ended = batches(&args, &end, &mut guests, &mut stop, details).await;
-    guests.dismiss().await;
+    guests.reset_waiting().await;
     ended
 }
 
@@ -83,7 +83,7 @@ async fn batches(args: &Args, end: &Endpoint, guests: &mut Admission, stop: &mut
     loop {
         let received = async {
             let stream = stop.or(guests.next()).await?;
-            receive(args, end, stream, stop.clone(), details, || guests.is_claimed()).await
+            receive(args, end, stream, stop.clone(), details, || guests.has_waiting()).await
         };
         let ending = match received.await {
             Ok(ending) => ending,
@@ -106,7 +106,7 @@ async fn receive(
     stream: MultiRailStream,
     mut stop: Stop,
     details: bool,
-    is_claimed: impl Fn() -> bool,
+    has_waiting: impl Fn() -> bool,
 ) -> Result<Exit> {
     let begin = async |stream: &mut MultiRailStream| Ok(purpose::give_turn(stream).await?);
     let ((), stream) = stop.unless(stream, begin).await?;
@@ -119,7 +119,7 @@ async fn receive(
     let mut batch = pin!(batch);
     let batch = tokio::select! {
         batch = &mut batch => batch,
-        () = progress.waits.last(limit, is_claimed) => {
+        () = progress.waits.last(limit, has_waiting) => {
             // The send fails if the batch has just ended.
             let _ = end_turn.send(GaveWay { peer, limit });
             batch.await

@@ -110,7 +110,7 @@ async fn serve(
     }
     let mut guests = Admission::of(endpoint.listen(addresses).await?, Purpose::Serve);
     let ended = serve_streams(args, endpoint, &mut guests, details, &mut stop).await;
-    guests.dismiss().await;
+    guests.reset_waiting().await;
     ended
 }
 

@@ -11,7 +11,7 @@ use super::{
     series::Recorder,
 };
 use crate::{
-    admission::{Admission, Door, wait_out},
+    admission::{Admission, StreamListener, wait_out},
     purpose::{self, Purpose},
 };
 use anyhow::{Context, Result, ensure};
@@ -115,8 +115,8 @@ struct Bound {
     local: SocketAddr,
 }
 
-impl Door for Bound {
-    type Guest = TcpStream;
+impl StreamListener for Bound {
+    type Stream = TcpStream;
 
     async fn accept(&self) -> Result<(TcpStream, IpAddr), ListenerClosed> {
         loop {

@@ -26,7 +26,7 @@ pub(crate) struct Trial {
 /// The search for the capacity of a path.
 #[derive(Debug)]
 pub(crate) struct Search {
-    most: Bandwidth,
+    max_rate: Bandwidth,
     next: Option<Bandwidth>,
     trials: Vec<Trial>,
     /// Whether a trial exceeded the path's capacity.
@@ -57,9 +57,9 @@ pub(crate) struct PathReport {
 }
 
 impl Search {
-    /// Tries no rate above `most`.
-    pub(crate) fn new(most: Bandwidth) -> Self {
-        Self { most, next: Some(FIRST.min(most)), trials: Vec::new(), is_exceeded: false }
+    /// Tries no rate above `max_rate`.
+    pub(crate) fn new(max_rate: Bandwidth) -> Self {
+        Self { max_rate, next: Some(FIRST.min(max_rate)), trials: Vec::new(), is_exceeded: false }
     }
 
     /// The next rate to try; `None` at the end.
@@ -77,7 +77,9 @@ impl Search {
         let tried = self.trials.iter().filter(|other| other.rate == trial.rate).count();
         self.is_exceeded = !carries;
         self.next = match carries {
-            true if trial.rate < self.most => Some(Bandwidth::bits_per_second(bits.saturating_mul(2)).min(self.most)),
+            true if trial.rate < self.max_rate => {
+                Some(Bandwidth::bits_per_second(bits.saturating_mul(2)).min(self.max_rate))
+            }
             // Another program may have delayed this one, so the rate is tried again.
             false if tried < TRIES => Some(trial.rate),
             _ => None,
@@ -117,8 +119,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn run(capacity: u64, loss: f64, most: u64) -> PathReport {
-        let mut search = Search::new(Bandwidth::bits_per_second(most));
+    fn run(capacity: u64, loss: f64, max_rate: u64) -> PathReport {
+        let mut search = Search::new(Bandwidth::bits_per_second(max_rate));
         while let Some(rate) = search.next() {
             let sent = rate.as_bits_per_second();
             let passes = sent.min(capacity);
@@ -143,11 +145,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_rate_is_above_the_most(capacity in 100_000..10_000_000_000u64, loss in 0.0..0.5f64, most in 1..20_000_000_000u64) {
-            let report = run(capacity, loss, most);
+        fn no_rate_is_above_the_limit(capacity in 100_000..10_000_000_000u64, loss in 0.0..0.5f64, max_rate in 1..20_000_000_000u64) {
+            let report = run(capacity, loss, max_rate);
             prop_assert!(report.trials.len() <= 17);
-            prop_assert!(report.trials.iter().all(|trial| trial.rate.as_bits_per_second() <= most));
-            let wanted = (capacity.min(most) as f64 * (1.0 - loss)) as u64;
+            prop_assert!(report.trials.iter().all(|trial| trial.rate.as_bits_per_second() <= max_rate));
+            let wanted = (capacity.min(max_rate) as f64 * (1.0 - loss)) as u64;
             prop_assert_eq!(report.capacity.as_bits_per_second(), wanted);
         }
     }

@@ -1,6 +1,6 @@
 //! Greetings and turns over their carriers: the bytes of a stream or of a flow, or messages.
 
-use super::{Misfit, NoTurn, PATIENCE, Purpose, TURN};
+use super::{GreetingError, PATIENCE, PeerLeft, Purpose, TURN};
 use crate::print;
 use bytes::Bytes;
 use rails_multirail::{MultiRailMessages, Priority};
@@ -14,24 +14,24 @@ use tokio::{
 };
 
 /// A carrier of greetings.
-pub(crate) trait Greets: Send {
+pub(crate) trait GreetingChannel: Send {
     /// Sends these few bytes.
-    fn say(&mut self, words: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
+    fn send_bytes(&mut self, words: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
 
     /// Receives exactly `N` bytes.
-    fn hear<const N: usize>(&mut self) -> impl Future<Output = io::Result<[u8; N]>> + Send;
+    fn receive<const N: usize>(&mut self) -> impl Future<Output = io::Result<[u8; N]>> + Send;
 
     /// Ends the sending side, and waits until the sent bytes are delivered.
     fn end(&mut self) -> impl Future<Output = io::Result<()>> + Send;
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Greets for S {
-    async fn say(&mut self, words: &[u8]) -> io::Result<()> {
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> GreetingChannel for S {
+    async fn send_bytes(&mut self, words: &[u8]) -> io::Result<()> {
         self.write_all(words).await?;
         self.flush().await
     }
 
-    async fn hear<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+    async fn receive<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let mut heard = [0; N];
         self.read_exact(&mut heard).await?;
         Ok(heard)
@@ -48,18 +48,18 @@ pub(crate) struct InMessages<'a>(pub(crate) &'a mut MultiRailMessages);
 /// Sends this end's purpose, and receives the peer's. If the two do not fit, both ends detect that.
 ///
 /// # Errors
-/// [`Misfit`], within ten seconds.
-pub(crate) async fn greet(stream: &mut impl Greets, ours: Purpose) -> Result<(), Misfit> {
+/// [`GreetingError`], within ten seconds.
+pub(crate) async fn greet(stream: &mut impl GreetingChannel, ours: Purpose) -> Result<(), GreetingError> {
     let heard = timeout(PATIENCE, async {
         // A greeting fits the buffer of any stream, so sending it does not wait for the peer to
         // read.
-        stream.say(&ours.greeting()).await?;
-        stream.hear().await
+        stream.send_bytes(&ours.greeting()).await?;
+        stream.receive().await
     });
     let fits = match heard.await {
         Ok(Ok(heard)) => ours.check(&heard),
-        Ok(Err(error)) => return Err(Misfit::Cut(error)),
-        Err(_) => Err(Misfit::Silent),
+        Ok(Err(error)) => return Err(GreetingError::Cut(error)),
+        Err(_) => Err(GreetingError::Silent),
     };
     if fits.is_err() {
         // The peer should still receive this end's purpose; the result is the same if it does not.
@@ -72,8 +72,8 @@ pub(crate) async fn greet(stream: &mut impl Greets, ours: Purpose) -> Result<(),
 ///
 /// # Errors
 /// The stream's failure.
-pub(crate) async fn await_turn(stream: &mut impl Greets) -> io::Result<()> {
-    let mut turn = std::pin::pin!(stream.hear());
+pub(crate) async fn await_turn(stream: &mut impl GreetingChannel) -> io::Result<()> {
+    let mut turn = std::pin::pin!(stream.receive());
     let heard = match timeout(SHORT, &mut turn).await {
         Ok(heard) => heard,
         Err(_) => {
@@ -90,17 +90,17 @@ pub(crate) async fn await_turn(stream: &mut impl Greets) -> io::Result<()> {
 /// Gives a greeted stream its turn.
 ///
 /// # Errors
-/// [`NoTurn`] if the stream has failed.
-pub(crate) async fn give_turn(stream: &mut impl Greets) -> Result<(), NoTurn> {
-    stream.say(&[TURN]).await.map_err(NoTurn)
+/// [`PeerLeft`] if the stream has failed.
+pub(crate) async fn give_turn(stream: &mut impl GreetingChannel) -> Result<(), PeerLeft> {
+    stream.send_bytes(&[TURN]).await.map_err(PeerLeft)
 }
 
-impl Greets for InMessages<'_> {
-    async fn say(&mut self, words: &[u8]) -> io::Result<()> {
+impl GreetingChannel for InMessages<'_> {
+    async fn send_bytes(&mut self, words: &[u8]) -> io::Result<()> {
         self.0.send(Bytes::copy_from_slice(words), Priority::NORMAL).await
     }
 
-    async fn hear<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+    async fn receive<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let message = self.0.recv().await?.ok_or(ErrorKind::UnexpectedEof)?;
         (*message.payload).try_into().map_err(|_| io::Error::new(ErrorKind::InvalidData, "a message of another length"))
     }
@@ -124,21 +124,24 @@ mod tests {
     async fn both_ends_get_to_know_that_they_do_not_fit() {
         let (mut near, mut far) = duplex(64);
         let (near, far) = tokio::join!(greet(&mut near, Purpose::Send), greet(&mut far, Purpose::Serve));
-        assert!(matches!(near, Err(Misfit::Purpose { ours: Purpose::Send, theirs: Purpose::Serve })));
-        assert!(matches!(far, Err(Misfit::Purpose { ours: Purpose::Serve, theirs: Purpose::Send })));
+        assert!(matches!(near, Err(GreetingError::Purpose { ours: Purpose::Send, theirs: Purpose::Serve })));
+        assert!(matches!(far, Err(GreetingError::Purpose { ours: Purpose::Serve, theirs: Purpose::Send })));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_peer_is_given_up() {
         let (mut near, _far) = duplex(64);
-        assert!(matches!(greet(&mut near, Purpose::Send).await, Err(Misfit::Silent)));
+        assert!(matches!(greet(&mut near, Purpose::Send).await, Err(GreetingError::Silent)));
         let (mut near, mut far) = duplex(64);
         far.write_all(b"BENCH-TO").await.unwrap();
-        assert!(matches!(greet(&mut near, Purpose::Send).await, Err(Misfit::Silent)), "nor one that says half of it");
+        assert!(
+            matches!(greet(&mut near, Purpose::Send).await, Err(GreetingError::Silent)),
+            "nor one that says half of it"
+        );
         drop(far);
         let (mut near, far) = duplex(64);
         drop(far);
-        assert!(matches!(greet(&mut near, Purpose::Send).await, Err(Misfit::Cut(_))));
+        assert!(matches!(greet(&mut near, Purpose::Send).await, Err(GreetingError::Cut(_))));
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@
 mod exchange;
 
 use crate::exit::Help;
-pub(crate) use exchange::{Greets, InMessages, await_turn, give_turn, greet};
+pub(crate) use exchange::{GreetingChannel, InMessages, await_turn, give_turn, greet};
 use std::{fmt, io, time::Duration};
 
 /// A command's use of a stream.
@@ -30,7 +30,7 @@ pub(crate) enum Purpose {
 
 /// The reason why the two ends of a stream do not fit.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Misfit {
+pub(crate) enum GreetingError {
     /// The peer is another command of this program than the counterpart.
     #[error("the peer is `rails-bench {theirs}`, and this is `rails-bench {ours}`")]
     Purpose { ours: Purpose, theirs: Purpose },
@@ -54,7 +54,7 @@ pub(crate) enum Misfit {
 /// The peer of a stream that was greeted has gone before its turn.
 #[derive(Debug, thiserror::Error)]
 #[error("a peer went away while it waited")]
-pub(crate) struct NoTurn(#[source] io::Error);
+pub(crate) struct PeerLeft(#[source] io::Error);
 
 impl Purpose {
     const ALL: [Self; 6] = [Self::Send, Self::Receive, Self::Stream, Self::Serve, Self::Ask, Self::Answer];
@@ -80,20 +80,20 @@ impl Purpose {
     }
 
     /// Checks that the peer's greeting is that of the counterpart.
-    fn check(self, heard: &Greeting) -> Result<(), Misfit> {
+    fn check(self, heard: &Greeting) -> Result<(), GreetingError> {
         let (magic, rest) = heard.split_at(MAGIC.len());
         let theirs = u16::from_le_bytes([rest[0], rest[1]]);
         match Self::ALL.into_iter().find(|purpose| *purpose as u8 == rest[2]) {
-            _ if magic != MAGIC => Err(Misfit::Foreign),
-            _ if theirs != VERSION => Err(Misfit::Version { theirs }),
+            _ if magic != MAGIC => Err(GreetingError::Foreign),
+            _ if theirs != VERSION => Err(GreetingError::Version { theirs }),
             Some(theirs) if theirs == self.counterpart() => Ok(()),
-            Some(theirs) => Err(Misfit::Purpose { ours: self, theirs }),
-            None => Err(Misfit::Foreign),
+            Some(theirs) => Err(GreetingError::Purpose { ours: self, theirs }),
+            None => Err(GreetingError::Foreign),
         }
     }
 }
 
-impl Misfit {
+impl GreetingError {
     /// The error of a command, with a remedy for the user.
     pub(crate) fn helped(self, ours: Purpose) -> anyhow::Error {
         let counterpart = ours.counterpart();
@@ -160,7 +160,9 @@ mod tests {
                 let fits = ours.check(&theirs.greeting());
                 match fits {
                     Ok(()) => assert_eq!(ours.counterpart(), theirs),
-                    Err(Misfit::Purpose { ours: said, theirs: heard }) => assert_eq!((said, heard), (ours, theirs)),
+                    Err(GreetingError::Purpose { ours: said, theirs: heard }) => {
+                        assert_eq!((said, heard), (ours, theirs))
+                    }
                     Err(other) => panic!("{other}"),
                 }
                 assert_eq!(ours.counterpart().counterpart(), ours);
@@ -172,9 +174,9 @@ mod tests {
     fn wrong_greetings_by_their_fault() {
         let check = |bytes: &Greeting| Purpose::Receive.check(bytes);
         assert!(check(b"BENCH-TO\x01\x00S").is_ok());
-        assert!(matches!(check(b"BENCH-TO\x02\x01S"), Err(Misfit::Version { theirs: 0x102 })));
-        assert!(matches!(check(b"BENCH-TO\x01\x00x"), Err(Misfit::Foreign)));
-        assert!(matches!(check(b"RAILS-FT\x01\x00S"), Err(Misfit::Foreign)), "a transfer without one");
-        assert!(matches!(check(b"GET / HTTP/"), Err(Misfit::Foreign)));
+        assert!(matches!(check(b"BENCH-TO\x02\x01S"), Err(GreetingError::Version { theirs: 0x102 })));
+        assert!(matches!(check(b"BENCH-TO\x01\x00x"), Err(GreetingError::Foreign)));
+        assert!(matches!(check(b"RAILS-FT\x01\x00S"), Err(GreetingError::Foreign)), "a transfer without one");
+        assert!(matches!(check(b"GET / HTTP/"), Err(GreetingError::Foreign)));
     }
 }

@@ -49,7 +49,7 @@ fn path_is_probed() {
     let secret = secret(folder.path(), "a secret of the tests");
     let join = ["--secret-file", text(&secret)];
     let (child, lines, to) = listening(["probe", "--listen", "127.0.0.1:0"].into_iter().chain(join));
-    let probe = ["probe", "--to", &to, "--most", "20mbit"];
+    let probe = ["probe", "--to", &to, "--max-rate", "20mbit"];
     let output = run(probe.into_iter().chain(join).chain(["--json"]));
     assert!(output.status.success(), "{}", stderr(&output));
     let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();

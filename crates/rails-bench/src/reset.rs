@@ -9,54 +9,54 @@ use tokio::{
 
 /// Waits for the end of a stream: its lanes have sent their last frames, and are closed.
 #[derive(Debug)]
-pub(crate) struct Farewell(Receiver<StreamEvent>);
+pub(crate) struct LanesClosed(Receiver<StreamEvent>);
 
-impl Farewell {
+impl LanesClosed {
     /// The events of a stream that is still open.
     pub(crate) fn of(stream: &MultiRailStream) -> Self {
         Self(stream.subscribe())
     }
 
-    /// Waits until the stream's lanes have closed, for [`LONGEST`] at most: a lane whose peer
+    /// Waits until the stream's lanes have closed, for [`MAX_WAIT`] at most: a lane whose peer
     /// accepts no bytes does not keep the process alive.
-    pub(crate) async fn said(mut self) {
+    pub(crate) async fn wait(mut self) {
         // The channel of a stream's events is closed with the last of its lanes.
         let gone = async { while !matches!(self.0.recv().await, Err(RecvError::Closed)) {} };
-        if timeout(LONGEST, gone).await.is_err() {
+        if timeout(MAX_WAIT, gone).await.is_err() {
             tracing::debug!("a stream's lanes did not close in time");
         }
     }
 }
 
 /// A stream of messages.
-pub(crate) struct Conversation {
+pub(crate) struct MessageStream {
     pub(crate) messages: MultiRailMessages,
-    farewell: Farewell,
+    closed: LanesClosed,
 }
 
-impl Conversation {
+impl MessageStream {
     /// Uses a stream for messages.
     ///
     /// # Errors
     /// The reason why the stream cannot carry messages.
-    pub(crate) fn over(stream: MultiRailStream) -> io::Result<Self> {
-        let farewell = Farewell::of(&stream);
-        Ok(Self { messages: stream.into_messages()?, farewell })
+    pub(crate) fn new(stream: MultiRailStream) -> io::Result<Self> {
+        let closed = LanesClosed::of(&stream);
+        Ok(Self { messages: stream.into_messages()?, closed })
     }
 
-    /// Resets the stream, and waits until its lanes have closed, [`LONGEST`] at most.
+    /// Resets the stream, and waits until its lanes have closed, [`MAX_WAIT`] at most.
     pub(crate) async fn reset(self) {
         self.messages.abort();
-        self.farewell.said().await;
+        self.closed.wait().await;
     }
 }
 
-/// Resets a stream, and waits until its lanes have closed, [`LONGEST`] at most.
-pub(crate) async fn reset(stream: MultiRailStream) {
-    let farewell = Farewell::of(&stream);
+/// Resets a stream, and waits until its lanes have closed, [`MAX_WAIT`] at most.
+pub(crate) async fn reset_stream(stream: MultiRailStream) {
+    let closed = LanesClosed::of(&stream);
     stream.abort();
-    farewell.said().await;
+    closed.wait().await;
 }
 
 /// The time to send a reset: milliseconds on an idle machine, more on a busy one.
-pub(crate) const LONGEST: Duration = Duration::from_secs(3);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(3);

@@ -245,7 +245,7 @@ impl<T> Future for BlockingTask<T> {
 
 impl fmt::Debug for PoolShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Threads").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("PoolShared").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -272,6 +272,10 @@ mod tests {
     fn work_gives_its_result_or_its_panic() {
         let threads = BlockingPool::new("blocking".to_owned(), || ());
         assert_eq!(block_on(threads.run(|| 7).unwrap().unwrap()).unwrap(), 7);
+        // The result comes before its thread is idle again.
+        while threads.0.pool().idle == 0 {
+            std::thread::yield_now();
+        }
         let failed = block_on(threads.run(|| panic!("work")).unwrap().unwrap());
         assert!(matches!(failed, Err(TaskError::Panicked(panic)) if panic.to_string() == "work"));
         assert_eq!(threads.0.pool().threads, 1, "one thread does it all");

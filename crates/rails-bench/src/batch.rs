@@ -10,7 +10,7 @@ use crate::{
     endpoint::Endpoint,
     exit::Signal,
     farewell,
-    measure::report::{Baseline, LaneReportOn, Side},
+    side::{Baseline, LaneReportOn, Side},
     stop::Stop,
     turn::GaveWay,
 };

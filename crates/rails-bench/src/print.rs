@@ -1,16 +1,12 @@
 //! Writing to the terminal: results to stdout, everything else to stderr, with progress bars out of
 //! the way.
 
+use crate::bar;
 use comfy_table::{CellAlignment, Row, Table, presets::UTF8_HORIZONTAL_ONLY};
-use indicatif::MultiProgress;
 use std::{
     fmt,
-    io::{self, IsTerminal, Write},
-    sync::LazyLock,
+    io::{self, Write},
 };
-
-/// Every progress bar is one of these, so that lines can be written between them.
-pub(crate) static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
 /// Writes a result to stdout.
 ///
@@ -18,7 +14,7 @@ pub(crate) static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::n
 /// The operating system's error. A reader that has gone away (`rails-bench topo | head -1`) is
 /// none.
 pub(crate) fn result(text: impl fmt::Display) -> io::Result<()> {
-    let written = BARS.suspend(|| {
+    let written = bar::suspend(|| {
         let mut out = io::stdout().lock();
         write!(out, "{text}")?;
         out.flush()
@@ -31,7 +27,7 @@ pub(crate) fn result(text: impl fmt::Display) -> io::Result<()> {
 
 /// Writes a line to stderr. A failure is dropped: there is no other place to report it.
 pub(crate) fn note(line: impl fmt::Display) {
-    BARS.suspend(|| {
+    bar::suspend(|| {
         let _ = writeln!(io::stderr(), "{line}");
     });
 }
@@ -43,41 +39,4 @@ pub(crate) fn table(names: usize, header: impl Into<Row>) -> Table {
     table.set_header(header);
     table.column_iter_mut().skip(names).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table
-}
-
-/// Prints trace events to stderr, one line each: warnings, from the rails crates also debugging
-/// (`-v`) and tracing (`-vv`). The environment has no say in it.
-pub(crate) fn traces(verbose: u8) {
-    use tracing_subscriber::{
-        Layer,
-        filter::{LevelFilter, Targets},
-        layer::SubscriberExt,
-        util::SubscriberInitExt,
-    };
-    let ours = match verbose {
-        0 => LevelFilter::WARN,
-        1 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
-    };
-    let lines = tracing_subscriber::fmt::layer()
-        .without_time()
-        .with_target(verbose > 0)
-        .with_ansi(io::stderr().is_terminal())
-        .with_writer(|| BetweenBars)
-        .with_filter(Targets::new().with_default(LevelFilter::WARN).with_target("rails", ours));
-    // The call fails where a subscriber is set already, which then is as good.
-    let _ = tracing_subscriber::registry().with(lines).try_init();
-}
-
-/// Stderr, with the bars cleared while a line is written.
-struct BetweenBars;
-
-impl Write for BetweenBars {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        BARS.suspend(|| io::stderr().write_all(line)).map(|()| line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

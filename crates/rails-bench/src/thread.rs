@@ -1,12 +1,35 @@
 //! Threads of the program, which say so where they cannot be had.
 
+use crate::farewell;
 use anyhow::{Context, Result};
-use rails_bind::limits::name_thread_limits;
+use rails_bind::limits::{name_thread_limits, try_runtime_descriptors};
 use std::{
+    convert::Infallible,
     sync::{Arc, Barrier},
     thread::{Builder, JoinHandle, available_parallelism},
 };
 use tokio::sync::oneshot;
+
+/// Runs a command to its end on the calling thread. A second thread has the signals, so that the
+/// program can be ended while the first is busy. A third that the runtime has begun something long
+/// on, such as a name to resolve, keeps the process alive no longer than `farewell::LONGEST`.
+///
+/// The second thread is not a worker of a multi-thread runtime, which panics where no thread can be
+/// had.
+pub(crate) fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
+    try_runtime_descriptors().context("no tokio runtime")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no tokio runtime")?;
+    let handle = runtime.handle().clone();
+    let (over, is_over) = oneshot::channel::<Infallible>();
+    let signals = start("signals", move || {
+        let _ = runtime.block_on(is_over);
+        runtime.shutdown_timeout(farewell::LONGEST);
+    })?;
+    let ended = handle.block_on(command);
+    drop(over);
+    let _ = signals.join();
+    ended
+}
 
 /// Starts a thread for this work.
 ///

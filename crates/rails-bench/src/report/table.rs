@@ -1,7 +1,7 @@
 //! A line for each rail, of the columns that are wished for.
 
 use super::Part;
-use crate::measure::report::{LaneReport, RailReport};
+use crate::side::{LaneReport, RailReport};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use rails_bind::affinity::Verdict;
 use rails_topo::DataSize;

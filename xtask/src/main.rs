@@ -18,8 +18,10 @@ fn main() -> ExitCode {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // Relative paths among the arguments are those of the caller's folder.
     cargo.arg("run").arg("--manifest-path").arg(root.join("Cargo.toml"));
-    match args.split_first() {
-        Some((first, rest)) if first == "demo" => cargo.args(DEMO).args(rest),
+    match args.as_slice() {
+        [demo] if demo == "demo" => cargo.args(PROFILE).args(DEMO),
+        // Flags take the command line, which a first look is built without.
+        [demo, ..] if demo == "demo" => cargo.args(PROFILE).args(DEMO).args(["--features", "cli", "--"]).args(&args),
         _ => cargo.args(SUITES).args(&args),
     };
     // `exec` returns only where cargo cannot be run.
@@ -28,7 +30,27 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Without hwloc, TLS, encryption and files of machines: a first look needs none of them.
-const DEMO: [&str; 7] = ["--profile", "demo", "--package", "rails-bench", "--no-default-features", "--", "demo"];
+const PROFILE: [&str; 2] = ["--profile", "demo"];
+
+/// Without the command line, hwloc, TLS, encryption and files of machines: a first look needs none
+/// of them.
+const DEMO: [&str; 3] = ["--package", "rails-bench", "--no-default-features"];
 
 const SUITES: [&str; 4] = ["--quiet", "--package", "xtask-suites", "--"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_first_look_waits_for_few_crates() {
+        let mut tree = Command::new(env!("CARGO"));
+        tree.args(["tree", "--offline", "--edges", "normal,build", "--prefix", "none"]).args(DEMO);
+        let output = tree.output().expect("cargo runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let tree = String::from_utf8(output.stdout).expect("cargo prints UTF-8");
+        let crates: BTreeSet<&str> = tree.lines().map(|line| line.trim_end_matches(" (*)")).collect();
+        assert!(crates.len() <= 110, "{} crates: {crates:?}", crates.len());
+    }
+}

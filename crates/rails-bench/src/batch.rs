@@ -9,8 +9,8 @@
 use crate::{
     endpoint::Endpoint,
     exit::Signal,
-    measure::report::{Baseline, LaneReportOn, Side},
     reset,
+    side::{Baseline, LaneReportOn, Side},
     stop::Stop,
     turn::GaveWay,
 };

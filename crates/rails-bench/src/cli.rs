@@ -4,7 +4,7 @@ use crate::{
     commands::{demo, doctor, plan, probe, rails, recv, send, serve, stream, tasks, topo, undo},
     config::ConfigArgs,
     exit::Exit,
-    print,
+    logs,
     stop::Stopped,
 };
 use anyhow::Result;
@@ -48,7 +48,7 @@ enum Command {
 impl Cli {
     /// Sends warnings, and with `-v` more, to stderr.
     pub fn log_to_stderr(&self) {
-        print::traces(self.verbose);
+        logs::to_stderr(self.verbose);
     }
 
     /// Runs the command.

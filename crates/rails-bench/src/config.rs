@@ -14,14 +14,15 @@ use std::{
 };
 
 /// The configuration files, which every command takes.
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Debug, Clone, Default)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
 pub(crate) struct ConfigArgs {
     /// Believe this TOML file about the machine, after the system's and the user's; may be given
     /// more than once
-    #[arg(long, global = true, value_name = "FILE", display_order = 101)]
+    #[cfg_attr(feature = "cli", arg(long, global = true, value_name = "FILE", display_order = 101))]
     config: Vec<PathBuf>,
     /// Do not look for /etc/rails/topology.toml and the user's rails/topology.toml
-    #[arg(long, global = true, display_order = 102)]
+    #[cfg_attr(feature = "cli", arg(long, global = true, display_order = 102))]
     no_config: bool,
 }
 

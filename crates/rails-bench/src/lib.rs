@@ -2,46 +2,71 @@
 //! errors.
 //!
 //! `commands` has one file for each command, and the other modules hold the parts that commands
-//! share. `measure` measures streams from memory to memory. `lab`, with the feature of that name,
-//! makes network namespaces. The crate `rails-transfer` moves the files; the command line gives it
-//! a striped stream.
+//! share. `measure` sends from memory to memory. `lab`, with the feature of that name, makes
+//! network namespaces. The crate `rails-transfer` moves the files; the command line gives it a
+//! striped stream. Without the feature `cli`, the program is the [`demo()`] alone.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
+// The demo needs a part of the modules that it shares with the commands.
+#![cfg_attr(not(feature = "cli"), allow(dead_code))]
 
-mod admission;
 mod batch;
-mod cli;
-mod commands;
 mod config;
-mod duration;
+mod demo;
 mod endpoint;
 mod exit;
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub mod fuzzing;
-mod journal;
-#[cfg(feature = "lab")]
-mod lab;
 mod machine;
-mod measure;
 mod placement;
 mod print;
 mod progress;
-mod purpose;
-mod rate;
 mod report;
 mod reset;
-mod secret;
-mod size;
+mod side;
 mod stop;
 mod thread;
-#[cfg(feature = "tls")]
-mod tls;
-#[cfg(not(feature = "tls"))]
-#[path = "no_tls.rs"]
-mod tls;
 mod turn;
 
+#[cfg(feature = "cli")]
+mod bar;
+#[cfg(not(feature = "cli"))]
+#[path = "no_bar.rs"]
+mod bar;
+
+#[cfg(feature = "cli")]
+mod admission;
+#[cfg(feature = "cli")]
+mod cli;
+#[cfg(feature = "cli")]
+mod commands;
+#[cfg(feature = "cli")]
+mod duration;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
+#[cfg(feature = "cli")]
+mod journal;
+#[cfg(feature = "lab")]
+mod lab;
+#[cfg(feature = "cli")]
+mod logs;
+#[cfg(feature = "cli")]
+mod measure;
+#[cfg(feature = "cli")]
+mod purpose;
+#[cfg(feature = "cli")]
+mod rate;
+#[cfg(feature = "cli")]
+mod secret;
+#[cfg(feature = "cli")]
+mod size;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(all(feature = "cli", not(feature = "tls")))]
+#[path = "no_tls.rs"]
+mod tls;
+
+#[cfg(feature = "cli")]
 pub use cli::Cli;
+pub use demo::demo;
 pub use exit::{Exit, Signal, explain};

@@ -1,7 +1,10 @@
 //! The progress of a transfer: a bar on a terminal, otherwise a line for each file.
 
-use crate::{print, thread, turn::Waits};
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::{
+    bar::{self, Bar},
+    print,
+    turn::Waits,
+};
 use rails_topo::DataSize;
 use rails_transfer::{LackingGuarantee, Observer, Outcome, Reason, RelPath, Totals};
 use std::{
@@ -9,15 +12,13 @@ use std::{
     io::IsTerminal,
     path::Path,
     sync::{Mutex, MutexGuard, PoisonError},
-    thread::sleep,
-    time::Duration,
 };
 
 /// Shows the progress of a transfer. Failures, files left out and guarantees that are lacking are
 /// printed in any case.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    bar: ProgressBar,
+    bar: Bar,
     show: Show,
     /// Files under way.
     open: Mutex<BTreeMap<String, File>>,
@@ -56,11 +57,12 @@ impl Progress {
     }
 
     fn showing(show: Show) -> Self {
-        Self { bar: bar(show), show, open: Mutex::default(), waits: Waits::new() }
+        let bar = if show == Show::Bar { bar::shown() } else { Bar::hidden() };
+        Self { bar, show, open: Mutex::default(), waits: Waits::new() }
     }
 
     /// A bar over `size` bytes; nothing without a terminal.
-    pub(crate) fn of(what: &'static str, size: u64, quiet: bool) -> ProgressBar {
+    pub(crate) fn of(what: &'static str, size: u64, quiet: bool) -> Bar {
         let progress = Self::bar_only(quiet);
         progress.bar.set_length(size);
         progress.bar.set_message(what);
@@ -151,28 +153,3 @@ impl Observer for Progress {
         print::note(format_args!("warning: {lacking}"));
     }
 }
-
-fn bar(show: Show) -> ProgressBar {
-    if show != Show::Bar {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template(
-        "{bar:30} {binary_bytes}/{binary_total_bytes}  {binary_bytes_per_sec}  {eta} left  {wide_msg}",
-    )
-    .expect("the template is well formed")
-    .progress_chars("=> ");
-    let bar = print::BARS.add(ProgressBar::new(0).with_style(style));
-    // The bar's own ticker panics if the system refuses a thread. Without this thread the bar is
-    // drawn when bytes move.
-    let drawn = bar.downgrade();
-    let _ = thread::start("bar", move || {
-        while drawn.upgrade().is_some_and(|bar| !bar.is_finished()) {
-            sleep(TICK);
-            drawn.upgrade().iter().for_each(ProgressBar::tick);
-        }
-    });
-    bar
-}
-
-/// The time between two drawings of a bar while nothing moves.
-const TICK: Duration = Duration::from_millis(200);

@@ -1,12 +1,35 @@
 //! Threads of the program, with errors that name the limits of a refused one.
 
+use crate::reset;
 use anyhow::{Context, Result};
-use rails_bind::limits::name_thread_limits;
+use rails_bind::limits::{name_thread_limits, try_runtime_descriptors};
 use std::{
+    convert::Infallible,
     sync::{Arc, Barrier},
     thread::{Builder, JoinHandle, available_parallelism},
 };
 use tokio::sync::oneshot;
+
+/// Runs a command to its end on the calling thread. A second thread has the signals, so that the
+/// program can be ended while the first is busy. A third, on which the runtime runs a blocking call
+/// such as resolving a name, keeps the process alive for `reset::MAX_WAIT` at most.
+///
+/// The second thread is not a worker of a multi-thread runtime, which panics if the system refuses
+/// a thread.
+pub(crate) fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
+    try_runtime_descriptors().context("no tokio runtime")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no tokio runtime")?;
+    let handle = runtime.handle().clone();
+    let (over, is_over) = oneshot::channel::<Infallible>();
+    let signals = start("signals", move || {
+        let _ = runtime.block_on(is_over);
+        runtime.shutdown_timeout(reset::MAX_WAIT);
+    })?;
+    let ended = handle.block_on(command);
+    drop(over);
+    let _ = signals.join();
+    ended
+}
 
 /// Starts a thread for this work.
 ///

@@ -15,33 +15,10 @@ pub(crate) mod tasks;
 pub(crate) mod topo;
 pub(crate) mod undo;
 
-use crate::{measure::latency::LONGEST, reset, size, thread};
+use crate::{measure::latency::LONGEST, size};
 use anyhow::{Context, Result, ensure};
-use rails_bind::limits::try_runtime_descriptors;
 use rails_multirail::Decisions;
-use std::{convert::Infallible, fs, path::Path, time::Duration};
-use tokio::sync::oneshot;
-
-/// Runs a command to its end on the calling thread. A second thread has the signals, so that the
-/// program can be ended while the first is busy. A third, on which the runtime runs a blocking call
-/// such as resolving a name, keeps the process alive for `reset::MAX_WAIT` at most.
-///
-/// The second thread is not a worker of a multi-thread runtime, which panics if the system refuses
-/// a thread.
-pub(crate) fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
-    try_runtime_descriptors().context("no tokio runtime")?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no tokio runtime")?;
-    let handle = runtime.handle().clone();
-    let (over, is_over) = oneshot::channel::<Infallible>();
-    let signals = thread::start("signals", move || {
-        let _ = runtime.block_on(is_over);
-        runtime.shutdown_timeout(reset::MAX_WAIT);
-    })?;
-    let ended = handle.block_on(command);
-    drop(over);
-    let _ = signals.join();
-    ended
-}
+use std::{fs, path::Path, time::Duration};
 
 /// Reads the length of a message of round trips.
 pub(crate) fn message(text: &str) -> Result<u32, String> {

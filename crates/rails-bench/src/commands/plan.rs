@@ -1,12 +1,12 @@
 //! `rails-bench plan`
 
-use super::block_on;
 use crate::{
     endpoint::{Address, Endpoint, Paired, Remotes, StreamArgs},
     exit::Exit,
     machine::MachineArgs,
     placement::{self, PlacementArgs, with_remedies},
     print,
+    thread::block_on,
     tls::ClientTls,
 };
 use anyhow::{Context, Result};

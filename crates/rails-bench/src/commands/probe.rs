@@ -1,13 +1,13 @@
 //! `rails-bench probe`
 
 use crate::{
-    commands::block_on,
     endpoint::{Address, Remotes, addresses_of, say_listening},
     exit::{Exit, Help, Helped, explain, help_for_connection},
     measure::path::{PathReport, Search, Trial},
     print, rate,
     secret::JoinArgs,
     stop::Stop,
+    thread::block_on,
 };
 use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;

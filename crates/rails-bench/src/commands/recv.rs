@@ -3,7 +3,6 @@
 use crate::{
     admission::{Admission, is_passed_over},
     batch,
-    commands::block_on,
     endpoint::{Address, Endpoint, StreamArgs, addresses_of, seconds},
     exit::{Exit, explain},
     placement::RailsArgs,
@@ -12,6 +11,7 @@ use crate::{
     purpose::{self, Purpose},
     report,
     stop::Stop,
+    thread::block_on,
     tls::ServerTls,
     turn::GaveWay,
 };

@@ -2,7 +2,6 @@
 
 use crate::{
     batch,
-    commands::block_on,
     endpoint::{Address, Endpoint, Remotes, StreamArgs, StripingArgs},
     exit::Exit,
     placement::RailsArgs,
@@ -11,6 +10,7 @@ use crate::{
     purpose::Purpose,
     report,
     stop::Stop,
+    thread::block_on,
     tls::ClientTls,
 };
 use anyhow::{Context, Result};

@@ -1,17 +1,19 @@
 //! `serve`: the receiving end of measurements.
 
-use super::{block_on, metrics::MetricsArgs, ping};
+use super::{metrics::MetricsArgs, ping};
 use crate::{
     admission::{Admission, is_passed_over},
     duration,
     endpoint::{Address, Endpoint, StreamArgs, addresses_of, not_listening, say_listening, socket, sockets},
     exit::{Exit, explain},
-    measure::{Received, Watch, mptcp, plain, report::Side, series::Series, striped},
+    measure::{Received, Watch, mptcp, plain, series::Series, striped},
     placement::RailsArgs,
     print,
     purpose::Purpose,
     report,
+    side::Side,
     stop::Stop,
+    thread::block_on,
     tls::ServerTls,
 };
 use anyhow::{Result, bail};

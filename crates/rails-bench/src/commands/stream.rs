@@ -1,6 +1,6 @@
 //! `stream`: the sending end of a measurement.
 
-use super::{block_on, metrics::MetricsArgs, ping, seconds};
+use super::{metrics::MetricsArgs, ping, seconds};
 use crate::{
     endpoint::{Address, Endpoint, Remotes, StreamArgs, StripingArgs, socket, sockets},
     exit::Exit,
@@ -10,6 +10,7 @@ use crate::{
     purpose::Purpose,
     report, size,
     stop::Stop,
+    thread::block_on,
     tls::ClientTls,
 };
 use anyhow::{Context, Result};

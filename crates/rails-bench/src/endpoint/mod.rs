@@ -1,41 +1,17 @@
-//! From addresses on the command line to rails, addresses and options.
+//! The ends of streams.
 
-mod address;
-mod celeritas;
-mod paired;
-mod remotes;
-mod routes;
-mod striping;
-mod tcp;
+#[cfg(feature = "cli")]
+mod network;
 
-use crate::{
-    exit::{Help, help_for_connection},
-    machine::this_machine,
-    placement::{self, RailsArgs},
-    print,
-    secret::JoinArgs,
-    size,
-    tls::TlsArgs,
+use crate::placement;
+use anyhow::Result;
+#[cfg(feature = "cli")]
+pub(crate) use network::{
+    Address, Paired, Remotes, StreamArgs, StripingArgs, addresses_of, not_listening, say_listening, seconds, socket,
+    sockets,
 };
-pub(crate) use address::Address;
-use anyhow::{Result, ensure};
-use celeritas::CeleritasArgs;
-use clap::ValueEnum;
-use nix::libc;
-pub(crate) use paired::Paired;
-use rails_multirail::{
-    Driver, EndpointError, HandshakeError, LaneAddress, MultiRailListener, OpenError, RailPlan, RailRequest, Rails,
-    Refusal, Scheme, Security, StreamOptions,
-    error::JoinError,
-    planner::{LocalEnd, PlanError, plan_rails},
-};
-use rails_net::TcpTransport;
+use rails_multirail::{RailPlan, RailRequest, Rails, StreamOptions};
 use rails_topo::Topology;
-pub(crate) use remotes::Remotes;
-use routes::Routes;
-use std::{io, net::SocketAddr, time::Duration};
-pub(crate) use striping::StripingArgs;
-use tcp::TcpArgs;
 
 /// One end of streams: its rails and its options.
 #[derive(Debug)]
@@ -46,154 +22,14 @@ pub(crate) struct Endpoint {
     /// Notes on the rails as a whole.
     pub(crate) notes: Vec<String>,
     /// The rails that the routes to the peer's addresses have chosen, if they have.
-    routes: Option<Routes>,
-}
-
-/// The flags that both ends share, and the TLS flags of each.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct StreamArgs<T: TlsArgs> {
-    #[command(flatten)]
-    tcp: TcpArgs,
-    #[command(flatten)]
-    celeritas: CeleritasArgs,
-    /// Which threads drive the lanes of this end
-    #[arg(long, value_enum, default_value_t = DriverArg::PerCpu)]
-    driver: DriverArg,
-    /// How long a stream waits for a lane to come back when none is left, as TCP does for a silent
-    /// machine; 0 fails at once. A peer that closes or refuses every lane gets 10 s at most
-    /// [default: 900]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    outage_limit: Option<Duration>,
-    /// How much of a stream this end takes in ahead of its reader; where all lanes carry more than
-    /// that in two round trips, raise it, together with the kernel's `tcp_rmem` [default:
-    /// 16MiB]
-    #[arg(long, value_name = "SIZE", value_parser = window)]
-    window: Option<u64>,
-    #[command(flatten)]
-    join: JoinArgs,
-    #[command(flatten)]
-    tls: T,
-}
-
-/// [`Driver`], as clap sees it.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum DriverArg {
-    /// The lanes of all rails on a CPU by one thread
-    PerCpu,
-    /// Each lane by its own rail's thread
-    PerRail,
-    /// Every lane by the first rail's thread
-    Single,
-}
-
-impl<T: TlsArgs> StreamArgs<T> {
-    /// The requested congestion control.
-    pub(crate) fn congestion(&self) -> Option<&str> {
-        self.tcp.congestion()
-    }
-
-    /// TCP with the options. Must be called inside a runtime, because it tries them on a socket.
-    pub(crate) fn tcp(&self) -> Result<TcpTransport> {
-        self.tcp.transport()
-    }
-
-    /// Which threads drive the lanes.
-    pub(crate) fn driver(&self) -> Driver {
-        match self.driver {
-            DriverArg::PerCpu => Driver::PerCpu,
-            DriverArg::PerRail => Driver::PerRail,
-            DriverArg::Single => Driver::Single,
-        }
-    }
-
-    /// The stream's options. Must be called inside a runtime, because it tries the lanes' options
-    /// on a socket.
-    pub(crate) fn options(&self) -> Result<StreamOptions> {
-        let security = self.join.security(self.tls.security()?)?;
-        let celeritas = self.celeritas.transport(&security)?;
-        let mut options =
-            StreamOptions::new(security).transport(self.tcp()?).transport(celeritas).driver(self.driver());
-        if let Some(limit) = self.outage_limit {
-            options = options.outage_limit(limit);
-        }
-        if let Some(window) = self.window {
-            options = options.window(window);
-        }
-        Ok(options)
-    }
+    #[cfg(feature = "cli")]
+    routes: Option<network::Routes>,
 }
 
 impl Endpoint {
-    /// An end that waits for streams on `addresses`: a rail for each. If all of them are
-    /// unspecified (0.0.0.0, ::), a rail on each NIC, and without a NIC one that is bound to
-    /// none.
-    pub(crate) fn listening(addresses: &[LaneAddress], placement: &RailsArgs, options: StreamOptions) -> Result<Self> {
-        let topology = this_machine()?;
-        let ips = || addresses.iter().map(|address| address.socket.ip());
-        let rails = if !ips().all(|ip| ip.is_unspecified()) {
-            RailRequest::on(addresses.iter().map(|address| LocalEnd::at(address.socket)))
-        } else if plan_rails(&topology, &RailRequest::auto()) == Err(PlanError::NoNic) {
-            RailRequest::on(ips().take(1).map(LocalEnd::Address))
-        } else {
-            RailRequest::auto()
-        };
-        Self::following(topology, &rails, placement, options, "--listen")
-    }
-
-    /// An end that opens streams to `remotes`: the rails of `from`, or else, for each name, one
-    /// rail on each NIC by which the routes to its addresses lead.
-    pub(crate) fn calling(
-        remotes: &Remotes,
-        from: Option<&RailRequest>,
-        placement: &RailsArgs,
-        options: StreamOptions,
-    ) -> Result<Self> {
-        let topology = this_machine()?;
-        match from {
-            Some(from) => Self::following(topology, from, placement, options, "--from"),
-            None => {
-                let routes = Routes::towards(&topology, remotes.names(), routes::local_address)?;
-                let rails = RailRequest::routed(routes.rails());
-                let built = Self::following(topology, &rails, placement, options, "--to");
-                built.map(|end| Self { routes: Some(routes), ..end }).map_err(|error| match error.is::<PlanError>() {
-                    true => error.help("name the interfaces or addresses to send from by --from"),
-                    false => error,
-                })
-            }
-        }
-    }
-
-    /// This end with the striping options.
-    pub(crate) fn striping(mut self, striping: &StripingArgs) -> Result<Self> {
-        self.options = striping.applied(self.options, &self.rails)?;
-        Ok(self)
-    }
-
-    /// Listens, and prints the addresses.
-    pub(crate) async fn listen(&self, addresses: &[LaneAddress]) -> Result<MultiRailListener> {
-        let listener = MultiRailListener::bind(&self.rails, addresses, &self.options).await;
-        let listener = listener.map_err(|error| not_listening(error.into(), addresses))?;
-        say_listening(listener.local_addrs());
-        Ok(listener)
-    }
-
     /// An end with rails on the loopback interface: that many, or one per core and at least two.
     pub(crate) fn on_loopback(topology: Topology, rails: Option<usize>, options: StreamOptions) -> Result<Self> {
         Self::build(topology, &RailRequest::loopback(rails), options, "--rails")
-    }
-
-    /// An end whose rails follow the machine, if the flags let them.
-    fn following(
-        topology: Topology,
-        rails: &RailRequest,
-        args: &RailsArgs,
-        options: StreamOptions,
-        flag: &'static str,
-    ) -> Result<Self> {
-        let request = args.of(rails);
-        let end = Self::build(topology, &request, options, flag)?;
-        args.follow(&end.rails, &request)?;
-        Ok(end)
     }
 
     /// An end with rails of its own. Errors name `flag`.
@@ -205,121 +41,13 @@ impl Endpoint {
     /// An end with these rails, which were built from the plan.
     pub(crate) fn new(topology: Topology, plan: RailPlan, rails: Rails, options: StreamOptions) -> Self {
         plan.notes.iter().for_each(|note| tracing::info!("{note}"));
-        Self { topology, rails, options, notes: plan.notes, routes: None }
-    }
-}
-
-/// A time in seconds that may be none.
-pub(crate) fn seconds(text: &str) -> Result<Duration> {
-    let seconds: f64 = text.parse()?;
-    ensure!((0.0..=86_400.0).contains(&seconds), "it is from 0 to 86400, which is a day");
-    Ok(Duration::from_secs_f64(seconds))
-}
-
-/// A size that a window may have.
-fn window(text: &str) -> Result<u64> {
-    let window = size::parse(text).map_err(anyhow::Error::msg)?.as_bytes();
-    StreamOptions::new(Security::insecure()).window(window).validate()?;
-    Ok(window)
-}
-
-/// Prints to stderr where this end listens, which is how another program learns a port that the
-/// kernel chose.
-pub(crate) fn say_listening(addresses: &[LaneAddress]) {
-    print::note(format_args!("listening on {}", listed(addresses)));
-}
-
-/// Adds the flag's name to an error, and a remedy if the address is the cause.
-pub(crate) fn not_listening(error: anyhow::Error, addresses: &[LaneAddress]) -> anyhow::Error {
-    let error = error.context(format!("--listen {}", listed(addresses)));
-    match error.chain().find_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error()) {
-        Some(libc::EADDRINUSE) => error.help("`ss -ltn` lists the ports that are taken"),
-        Some(libc::EADDRNOTAVAIL) => error.help("`rails-bench topo` prints this machine's addresses"),
-        _ => error,
-    }
-}
-
-fn listed(addresses: &[LaneAddress]) -> String {
-    addresses.iter().map(LaneAddress::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// Adds the flag's name to an error, and a remedy if the lanes' errors suggest one.
-fn not_connected(error: OpenError, remotes: &Remotes, peer: &str) -> anyhow::Error {
-    let help = match &error {
-        OpenError::AllFailed { lanes } => lanes.iter().find_map(|lane| help_for(&lane.error, peer)),
-        OpenError::Endpoint(EndpointError::NoTransport(_)) => Some(TRANSPORTS.to_owned()),
-        _ => None,
-    };
-    let error = anyhow::Error::new(error).context(format!("--to {remotes}"));
-    match help {
-        Some(help) => error.help(help),
-        None => error,
-    }
-}
-
-fn help_for(error: &JoinError, peer: &str) -> Option<String> {
-    Some(match error {
-        JoinError::Handshake(HandshakeError::Secret | HandshakeError::Refused(Refusal::Secret)) => {
-            "give both ends the same secret; compare `sha256sum` of the two files".to_owned()
-        }
-        JoinError::Handshake(HandshakeError::Mode { .. } | HandshakeError::Refused(Refusal::Mode)) => {
-            "give both ends a secret, with --encrypt or without, or both TLS, or both --insecure".to_owned()
-        }
-        JoinError::Handshake(HandshakeError::Tls(_) | HandshakeError::Refused(Refusal::Tls)) => {
-            "the peer prints its key's pin when it starts: compare it with --tls-pin; with --tls-ca see that the \
-             certificate is signed by that authority and is for --tls-name"
-                .to_owned()
-        }
-        JoinError::Handshake(HandshakeError::NotRails { .. }) => {
-            format!("something else than `rails-bench {peer}` listens there; look at the address and the port")
-        }
-        JoinError::NoTransport(_) => TRANSPORTS.to_owned(),
-        JoinError::Connect(rails_net::ConnectError::Refused { .. } | rails_net::ConnectError::SelfConnect { .. }) => {
-            format!("start `rails-bench {peer}` there first, and give the addresses that it prints")
-        }
-        JoinError::Connect(error) => help_for_connection(error)?.to_owned(),
-        JoinError::Timeout => {
-            format!("see that `rails-bench {peer}` is not stopped there, and that nothing else listens at the address")
-        }
-        _ => return None,
-    })
-}
-
-/// The addresses to listen on: the first of each name in a flag.
-pub(crate) async fn addresses_of(flag: &str, addresses: &[Address]) -> Result<Vec<LaneAddress>> {
-    Ok(Remotes::of(flag, addresses).await?.firsts())
-}
-
-/// The address of a plain flow, which must be of TCP.
-///
-/// # Errors
-/// For an address of another transport.
-pub(crate) fn socket(address: &LaneAddress) -> Result<SocketAddr> {
-    ensure!(address.scheme == Scheme::TCP, "{address}: plain flows go over TCP alone");
-    Ok(address.socket)
-}
-
-/// The addresses of plain flows, as [`socket`] gives one.
-///
-/// # Errors
-/// As [`socket`].
-pub(crate) fn sockets(addresses: &[LaneAddress]) -> Result<Vec<SocketAddr>> {
-    addresses.iter().map(socket).collect()
-}
-
-/// The error for an address of another transport.
-const TRANSPORTS: &str = "lanes go over TCP (tcp://HOST:PORT, or HOST:PORT alone) or Celeritas (celeritas://HOST:PORT)";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_limit_of_no_time_is_one() {
-        assert_eq!(seconds("0").unwrap(), Duration::ZERO);
-        assert_eq!(seconds("1.5").unwrap(), Duration::from_millis(1500));
-        for wrong in ["-1", "86401", "NaN", "inf", "soon"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
+        Self {
+            topology,
+            rails,
+            options,
+            notes: plan.notes,
+            #[cfg(feature = "cli")]
+            routes: None,
         }
     }
 }

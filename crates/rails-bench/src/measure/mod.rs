@@ -17,6 +17,7 @@ pub(crate) mod striped;
 pub(crate) mod tasks;
 pub(crate) mod work;
 
+use crate::side::Side;
 use bytes::Bytes;
 use pattern::{Checker, Pattern};
 use serde::{Deserialize, Serialize};
@@ -88,7 +89,7 @@ pub(crate) struct Received {
     /// The rate of arrival; of several flows, while all of them ran.
     pub(crate) goodput_bits_per_second: f64,
     /// The work of this end.
-    pub(crate) side: report::Side,
+    pub(crate) side: Side,
     /// The arrivals over time, if they were recorded.
     pub(crate) series: Option<Series>,
     /// The statistics of a striped stream's receiving end, as it closed.

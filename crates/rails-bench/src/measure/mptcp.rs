@@ -7,12 +7,13 @@
 use super::{
     Amount, Counter, Received, Watch,
     plain::{Receipt, approach, give, take},
-    report::{Baseline, LaneReport, LaneReportOn, Measurement, Side, Transport},
+    report::{Measurement, Transport},
     series::Recorder,
 };
 use crate::{
     admission::{Admission, StreamListener, wait_out},
     purpose::{self, Purpose},
+    side::{Baseline, LaneReport, LaneReportOn, Side},
 };
 use anyhow::{Context, Result, ensure};
 use rails_multirail::{ListenerClosed, Rail, RailId, Rails};

@@ -7,12 +7,13 @@
 
 use super::{
     Amount, BLOCK, Count, Counter, LONGEST_RECEIPT, Received, Supply, Watch,
-    report::{Baseline, LaneReport, LaneReportOn, Measurement, Side, Transport},
+    report::{Measurement, Transport},
     series::{Recorder, Series},
 };
 use crate::{
     admission::Admission,
     purpose::{self, Purpose},
+    side::{Baseline, LaneReport, LaneReportOn, Side},
 };
 use anyhow::{Context, Result};
 use rails_multirail::{RailId, Rails};

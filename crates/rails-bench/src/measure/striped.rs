@@ -2,10 +2,14 @@
 
 use super::{
     Amount, Count, Counter, LONGEST_RECEIPT, Received, Supply, Watch,
-    report::{Baseline, LaneReportOn, Measurement, Side, Transport},
+    report::{Measurement, Transport},
     series::Recorder,
 };
-use crate::{purpose, stop::Stop};
+use crate::{
+    purpose,
+    side::{Baseline, LaneReportOn, Side},
+    stop::Stop,
+};
 use anyhow::{Context, Result};
 use rails_multirail::{Driver, Mode, MultiRailStream, Policy, Rails};
 use rails_topo::Topology;

@@ -1,24 +1,20 @@
-//! The result of a batch and the work of each rail for it, as a person reads it.
+//! The work of each rail for a batch or a measurement, as a person reads it.
 
+#[cfg(feature = "cli")]
+mod results;
 mod table;
 
 use crate::{
-    batch::Batch,
-    measure::{
-        Count,
-        report::{Measurement, RailReport, Side, Transport},
-    },
     placement::with_remedies,
-    print,
+    side::{RailReport, Side},
 };
-use anyhow::Result;
 use rails_bind::{
     Unheld,
     affinity::{AffinityReport, Verdict},
 };
-use rails_multirail::Policy;
 use rails_topo::DataSize;
-use rails_transfer::{How, ReceiveSummary, SendSummary};
+#[cfg(feature = "cli")]
+pub(crate) use results::{counted, measured, received, sent};
 use std::{fmt::Write, time::Duration};
 pub(crate) use table::{Column, table};
 
@@ -30,76 +26,6 @@ pub(crate) struct Part<'a> {
     /// Whether the end's traffic is the bytes it sent, or those it received.
     pub(crate) sends: bool,
     pub(crate) side: &'a Side,
-}
-
-/// Prints the result of sending. Returns whether everything arrived.
-pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, details: bool) -> Result<bool> {
-    let unchanged = summary.files.iter().filter(|file| file.how == How::AlreadyThere).count();
-    let counts = format!(
-        "files: {} sent, {unchanged} unchanged, {} left out, {} failed",
-        summary.files.len() - unchanged,
-        summary.skipped.len(),
-        summary.failures.len()
-    );
-    for lacking in &summary.lacking {
-        print::note(format_args!("warning: receiver: {lacking}"));
-    }
-    let part = Part { name: "send", sends: true, side: &batch.side };
-    print_batch("sent", summary.bytes_sent, batch, &counts, part, details)?;
-    Ok(summary.is_complete())
-}
-
-/// Prints the result of receiving. Returns whether everything arrived.
-pub(crate) fn received(batch: &Batch<ReceiveSummary>, summary: &ReceiveSummary, details: bool) -> Result<bool> {
-    let counts =
-        format!("files: {} stored, {} unchanged, {} failed", summary.stored, summary.already_there, summary.failed);
-    let part = Part { name: "receive", sends: false, side: &batch.side };
-    print_batch("received", summary.bytes_received, batch, &counts, part, details)?;
-    Ok(summary.is_complete())
-}
-
-/// Prints a measurement: the bytes the receiver got, and each rail's part in them at both ends.
-pub(crate) fn measured(measurement: &Measurement, details: bool) -> Result<()> {
-    let transport = match measurement.transport {
-        Transport::Rails { policy: Policy::Adaptive, .. } => "one stream, adaptive",
-        Transport::Rails { policy: Policy::Static, .. } => "one stream, static",
-        Transport::Rails { policy: Policy::Weighted, .. } => "one stream, weighted",
-        Transport::PlainTcp => "plain TCP flows",
-        Transport::Mptcp => "one MPTCP socket",
-    };
-    let time = Duration::from_secs_f64(measurement.seconds);
-    let goodput = Goodput::new(measurement.bytes, time).at(measurement.receiver_goodput_bits_per_second);
-    let parts = [
-        Part { name: "send", sends: true, side: &measurement.sender },
-        Part { name: "receive", sends: false, side: &measurement.receiver },
-    ];
-    let security = measurement.security.as_ref().map(|mode| format!(", {mode}")).unwrap_or_default();
-    print_parts(&format!("{transport}{security}: {goodput}\n"), &parts, details)
-}
-
-/// Prints the bytes that the receiving end of a measurement got, and each rail's part in them.
-pub(crate) fn counted(count: &Count, bits_per_second: f64, receiver: &Side, details: bool) -> Result<()> {
-    let goodput = Goodput::new(count.bytes, Duration::from_secs_f64(count.seconds())).at(bits_per_second);
-    print_parts(&format!("received {goodput}\n"), &[Part { name: "receive", sends: false, side: receiver }], details)
-}
-
-fn print_batch<T>(did: &str, bytes: u64, batch: &Batch<T>, counts: &str, part: Part<'_>, details: bool) -> Result<()> {
-    let goodput = Goodput::new(bytes, batch.time);
-    print_parts(&format!("{did} {goodput}\n{counts}\nsecurity: {}\n", batch.security), &[part], details)
-}
-
-fn print_parts(head: &str, parts: &[Part<'_>], details: bool) -> Result<()> {
-    use Column::*;
-    let mut columns =
-        vec![Rail, Lane, Bytes, Share, Resent, Congestion, Seconds, Cpus, Node, Interrupt, Thread, Memory];
-    if parts.len() > 1 {
-        columns.insert(0, Side);
-    }
-    let mut text = format!("{head}\n{}{}{}", table(&columns, parts), lost(parts), unheld(parts));
-    if details {
-        text += &format!("\n{}", verdicts(parts));
-    }
-    Ok(print::result(text)?)
 }
 
 /// Bytes, the time they took, and the one over the other.

@@ -1,7 +1,7 @@
 //! A table of rails with chosen columns.
 
 use super::Part;
-use crate::measure::report::{LaneReport, RailReport};
+use crate::side::{LaneReport, RailReport};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use rails_bind::affinity::Verdict;
 use rails_topo::DataSize;

@@ -15,7 +15,7 @@ fn demo_of_machine_placement_traffic_and_proof() {
     let told = stdout(&demo);
     for said in [
         "machine ",
-        "8 MiB of ChaCha8 output from --seed ",
+        "8 MiB of BLAKE3 output from --seed ",
         "Placement, as read back",
         "interrupt affine  unknown: lo raises no interrupts",
         "memory affine ",

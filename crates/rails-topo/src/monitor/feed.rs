@@ -1,17 +1,16 @@
 //! The changes that subscribers read.
 
 use super::{Change, MonitorError, Snapshot};
-use futures_core::Stream;
+use futures_util::{Stream, StreamExt, stream};
 use serde::{Deserialize, Serialize};
 use std::{
-    future::poll_fn,
+    fmt,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, ready},
     time::SystemTime,
 };
-use tokio::sync::broadcast;
-use tokio_stream::wrappers::{BroadcastStream, errors::BroadcastStreamRecvError};
+use tokio::sync::broadcast::{self, error::RecvError};
 
 /// A change, and the time at which the monitor learned of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,15 +38,19 @@ pub enum Update {
 
 /// A subscription: the changes since it was made. A [`Stream`] that ends when the
 /// [`Monitor`](super::Monitor) is dropped, or after an error.
-#[derive(Debug)]
 pub struct Changes {
     feed: Arc<Feed>,
-    stream: BroadcastStream<Arc<Stamped>>,
+    published: Published,
     /// The number of changes before the next one.
     next: u64,
     start: Arc<Snapshot>,
     ended: bool,
 }
+
+/// The changes since a moment; [`Lagged`] where some of them are no longer kept.
+type Published = Pin<Box<dyn Stream<Item = Result<Arc<Stamped>, Lagged>> + Send + Sync>>;
+
+struct Lagged;
 
 /// The machine, and the changes that subscribers have not read yet.
 #[derive(Debug)]
@@ -98,8 +101,8 @@ impl Feed {
 
     pub(super) fn subscribe(self: &Arc<Self>) -> Changes {
         let state = self.lock();
-        let (stream, next, start) = (state.stream(), state.published, Arc::clone(&state.snapshot));
-        Changes { feed: Arc::clone(self), stream, next, start, ended: false }
+        let (published, next, start) = (state.later_changes(), state.published, Arc::clone(&state.snapshot));
+        Changes { feed: Arc::clone(self), published, next, start, ended: false }
     }
 
     /// A panic leaves no half-published change: each is published by plain moves.
@@ -110,9 +113,17 @@ impl Feed {
 
 impl FeedState {
     /// The changes that are published from now on.
-    fn stream(&self) -> BroadcastStream<Arc<Stamped>> {
+    fn later_changes(&self) -> Published {
         let ended = || broadcast::channel(1).1;
-        BroadcastStream::new(self.sender.as_ref().map_or_else(ended, broadcast::Sender::subscribe))
+        let receiver = self.sender.as_ref().map_or_else(ended, broadcast::Sender::subscribe);
+        let read = |mut receiver: broadcast::Receiver<_>| async move {
+            match receiver.recv().await {
+                Ok(stamped) => Some((Ok(stamped), receiver)),
+                Err(RecvError::Lagged(_)) => Some((Err(Lagged), receiver)),
+                Err(RecvError::Closed) => None,
+            }
+        };
+        Box::pin(stream::unfold(receiver, read).fuse())
     }
 }
 
@@ -127,7 +138,7 @@ impl Changes {
     /// # Errors
     /// The error that ended the monitor, once; then `None`.
     pub async fn next(&mut self) -> Option<Result<Update, Arc<MonitorError>>> {
-        poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+        StreamExt::next(self).await
     }
 }
 
@@ -136,17 +147,17 @@ impl Stream for Changes {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
-        let read = ready!(Pin::new(&mut this.stream).poll_next(context));
+        let read = ready!(this.published.as_mut().poll_next(context));
         Poll::Ready(match read {
             Some(Ok(stamped)) => {
                 this.next += 1;
                 Some(Ok(Update::Change(stamped)))
             }
-            Some(Err(BroadcastStreamRecvError::Lagged(_))) => {
+            Some(Err(Lagged)) => {
                 // The snapshot also includes the changes that are still kept.
                 let state = this.feed.lock();
                 let missed = state.published - this.next;
-                (this.stream, this.next) = (state.stream(), state.published);
+                (this.published, this.next) = (state.later_changes(), state.published);
                 Some(Ok(Update::Lagged { missed, snapshot: Arc::clone(&state.snapshot) }))
             }
             None => {
@@ -155,6 +166,12 @@ impl Stream for Changes {
                 error.map(Err)
             }
         })
+    }
+}
+
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changes").field("next", &self.next).field("ended", &self.ended).finish_non_exhaustive()
     }
 }
 

@@ -1,10 +1,10 @@
 //! `rails-bench topo --watch`: changes as they happen.
 
 use crate::{
-    commands::block_on,
     exit::{Exit, Signal},
     print,
     stop::Stop,
+    thread::block_on,
 };
 use anyhow::{Context, Result};
 use humantime::format_rfc3339_millis;

@@ -1,6 +1,6 @@
 //! `rails-bench soak`
 
-use crate::{commands::block_on, exit::Exit, lab::soak, machine::this_machine, print, stop::Stop};
+use crate::{exit::Exit, lab::soak, machine::this_machine, print, stop::Stop, thread::block_on};
 use anyhow::{Result, ensure};
 use std::time::Duration;
 

@@ -139,7 +139,7 @@ pub(crate) struct WanSample {
     pub(crate) loss: f64,
     /// The transport.
     pub(crate) transport: Transport,
-    /// Payload that arrived in the time that counts.
+    /// Payload that arrived in the measured time.
     pub(crate) goodput_bits_per_second: f64,
     /// The rival's payload that arrived in that time.
     #[serde(rename = "beside_goodput_bits_per_second")]

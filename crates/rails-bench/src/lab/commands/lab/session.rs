@@ -1,7 +1,7 @@
 //! The time of a lab: it is made, programs run in it, it is taken down.
 
 use super::report;
-use crate::{commands::block_on, exit::Exit, print, stop::Stop};
+use crate::{exit::Exit, print, stop::Stop, thread::block_on};
 use anyhow::{Context, Result, bail};
 use nix::{
     sys::signal::{Signal, kill, killpg},

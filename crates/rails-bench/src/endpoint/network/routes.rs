@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 /// share a rail: a name often stands for one link by several addresses, of both families for
 /// example, and a second rail there adds nothing.
 #[derive(Debug)]
-pub(super) struct Routes(Vec<Route>);
+pub(in crate::endpoint) struct Routes(Vec<Route>);
 
 #[derive(Debug)]
 struct Route {

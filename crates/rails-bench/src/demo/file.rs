@@ -5,7 +5,6 @@ use anyhow::{Context, Result, bail};
 use blake3::{Hash, Hasher};
 use nix::sys::statvfs::statvfs;
 use rails_topo::DataSize;
-use rand::{Rng, SeedableRng, rngs::ChaCha8Rng};
 use std::{
     fs::{self, File},
     io::{Read, Write},
@@ -32,7 +31,7 @@ impl Source {
     ) -> Result<Option<Self>> {
         let room = check_room(folder, size.as_bytes().saturating_mul(2))?;
         print::result(format_args!(
-            "file       {size} of ChaCha8 output from --seed {seed}\n           in {}, which has {room} free and takes the file twice\n",
+            "file       {size} of BLAKE3 output from --seed {seed}\n           in {}, which has {room} free and takes the file twice\n",
             folder.display(),
         ))?;
         let path = folder.join("made-up");
@@ -92,14 +91,14 @@ pub(super) async fn digest_of(path: &Path, doing: &'static str, quiet: bool, sto
 
 fn make(path: &Path, size: u64, seed: u64, quiet: bool, stop: &Stop) -> std::io::Result<Option<Hash>> {
     let mut file = File::create_new(path)?;
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut made_up = Hasher::new().update(&seed.to_le_bytes()).finalize_xof();
     let mut hasher = Hasher::new();
     let mut block = vec![0; BLOCK];
     let mut left = size;
     let bar = Progress::of("making the file", size, quiet);
     while left > 0 {
         let next = &mut block[..left.min(BLOCK as u64) as usize];
-        random.fill_bytes(next);
+        made_up.fill(next);
         hasher.update(next);
         file.write_all(next)?;
         left -= next.len() as u64;

@@ -1,7 +1,7 @@
 //! Queues and triggers in random schedules of their threads, by shuttle: it finds a thread that
 //! waits for ever.
 
-use crate::{budget, error, objects};
+use crate::{budget, error, load, objects};
 
 /// shuttle's primitives, in place of the standard library's.
 mod sync {
@@ -53,7 +53,9 @@ same_source! {
     blocking "blocking.rs"
     control "control.rs"
     counters "counters.rs"
+    helpers "helpers.rs"
     inner "inner.rs"
+    job "job.rs"
     options "options.rs"
     queue "queue.rs"
     queues "queues.rs"

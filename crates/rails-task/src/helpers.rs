@@ -54,8 +54,8 @@ impl Helpers {
         Ok(Self { queues: queues.clone(), place: Arc::new(place), load: None })
     }
 
-    /// Moves the helpers to these CPUs, for all clones; on none, they are not wanted. A job that
-    /// was made before asks for the former CPUs.
+    /// Moves the helpers to these CPUs, for all clones; on none, they are not wanted. Each job
+    /// follows with its next offer.
     ///
     /// # Errors
     /// [`NewTaskError`] if the CPUs are not of this machine.
@@ -73,7 +73,7 @@ impl Helpers {
         Ok(())
     }
 
-    /// The number of [moves](Self::move_to): after each, jobs are to be made anew.
+    /// The number of [moves](Self::move_to) to other CPUs.
     pub fn moves(&self) -> u64 {
         self.place.moves.load(Relaxed)
     }

@@ -17,6 +17,9 @@ use std::{
 /// does the work. The owner never waits for a helper. A helper that holds the value may lose its
 /// CPU for long, so an owner that cannot wait keeps the inputs, and does the work again.
 ///
+/// A job follows helpers that [move](Helpers::move_to): the next offer goes to their new CPUs. A
+/// value that was offered before waits for the former ones until it is taken back.
+///
 /// ```
 /// use rails_task::{Helpers, Taken, TaskQueues};
 /// use rails_topo::Topology;
@@ -24,7 +27,7 @@ use std::{
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let topology = Topology::detect()?;
 /// let helpers = Helpers::new(&TaskQueues::new(&topology, 16), topology.online_cpus())?;
-/// let job = helpers.job(|numbers: &mut Vec<u32>| numbers.sort());
+/// let mut job = helpers.job(|numbers: &mut Vec<u32>| numbers.sort());
 /// job.offer(vec![3, 1, 2]).expect("the queue has room");
 /// // No thread runs the tasks of these queues.
 /// assert!(matches!(job.take(), Taken::Untouched(numbers) if numbers == [3, 1, 2]));
@@ -34,6 +37,11 @@ use std::{
 pub struct Job<T> {
     slot: Arc<Mutex<Slot<T>>>,
     task: Task,
+    helpers: Helpers,
+    /// The number of the helpers' moves before the task was made.
+    moves: u64,
+    /// Makes the task on the CPUs of the helpers.
+    make_task: Box<dyn Fn(&Helpers) -> Task + Send + Sync>,
 }
 
 /// The state of a job's value, when its owner wants it back.
@@ -82,7 +90,7 @@ impl<T: Send + 'static> Job<T> {
     ) -> Self {
         let slot = Arc::new(Mutex::new(Slot::Empty));
         let own = Arc::clone(&slot);
-        let task = helpers.task(move || {
+        let run = Arc::new(move || {
             if let Some(value) = begin(&own) {
                 let _told = OnEnd(&tell);
                 let mut running = Running { slot: &own, value: Some(value) };
@@ -91,7 +99,13 @@ impl<T: Send + 'static> Job<T> {
             }
             Step::Done
         });
-        Self { slot, task }
+        let make_task = Box::new(move |helpers: &Helpers| {
+            let run = Arc::clone(&run);
+            helpers.task(move || run())
+        });
+        // Before the task, so that a move meanwhile is followed.
+        let moves = helpers.moves();
+        Self { slot, task: make_task(helpers), helpers: helpers.clone(), moves, make_task }
     }
 }
 
@@ -101,13 +115,14 @@ impl<T> Job<T> {
     /// # Errors
     /// The value, if the last one was not taken back, the queues are full or closed, or the work
     /// has panicked before.
-    pub fn offer(&self, value: T) -> Result<(), T> {
+    pub fn offer(&mut self, value: T) -> Result<(), T> {
         let mut slot = lock(&self.slot);
         if !matches!(*slot, Slot::Empty) {
             return Err(value);
         }
         *slot = Slot::Offered(value);
         drop(slot);
+        self.follow();
         if self.task.submit().is_ok() {
             return Ok(());
         }
@@ -119,6 +134,16 @@ impl<T> Job<T> {
                 *slot = other;
                 Ok(())
             }
+        }
+    }
+
+    /// Makes the task anew if the helpers have moved. A helper of the former CPUs that has begun
+    /// may still find the value, and does the work.
+    fn follow(&mut self) {
+        let moves = self.helpers.moves();
+        if self.moves != moves {
+            self.task.cancel();
+            (self.moves, self.task) = (moves, (self.make_task)(&self.helpers));
         }
     }
 

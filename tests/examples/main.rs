@@ -41,7 +41,7 @@ mod tls;
 
 use rails::{
     bind::thread,
-    multirail::{RailId, planner},
+    multirail::{RailId, pipeline, planner},
     topo::{Bandwidth, CpuSet, Interrupt, Nic, NodeId, Topology},
 };
 use std::{fs, io::Cursor, net::TcpListener};
@@ -291,48 +291,34 @@ fn placed_three_ways_without_a_receiver() {
 
 #[tokio::test]
 async fn netvideo_shows_every_frame_and_frees_every_buffer() {
-    video_is_shown(netvideo::Device::Host).await;
+    video_is_shown(false).await;
 }
 
 #[tokio::test]
 #[ignore = "needs a CUDA device"]
 async fn cuda_netvideo_shows_every_frame_and_frees_buffers() {
-    video_is_shown(netvideo::Device::Cuda).await;
+    video_is_shown(true).await;
 }
 
-async fn video_is_shown(device: netvideo::Device) {
-    let video = |frames, file| netvideo::Video { frame_bytes: 1 << 20, frames, file, device };
+async fn video_is_shown(cuda: bool) {
+    const FRAME_BYTES: usize = 1 << 20;
     // Two frames and a half, of which the half is not sent.
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    std::io::Write::write_all(&mut file, &stripe_a_file::made_up(5 << 19)).unwrap();
-    for (video, frames) in [(video(20, None), 20), (video(9, Some(file.path().to_owned())), 2)] {
-        let (sender, received) = netvideo::run(video, netvideo::Display::Checksum).await.unwrap();
-        assert_eq!(received.latency.len(), frames);
+    let mut pixels = stripe_a_file::made_up(5 << 19);
+    std::io::Write::write_all(&mut file, &pixels).unwrap();
+    let display = tempfile::NamedTempFile::new().unwrap();
+    for (most, file, count) in [(20, None, 20), (9, Some(file.path().to_owned()), 2)] {
+        let video = netvideo::Video { file, cuda, display: Some(display.path().to_owned()) };
+        let ([sender, _], latency) = netvideo::run(video, most, FRAME_BYTES).await.unwrap();
+        assert_eq!(latency.len(), count);
         let handed_over: Vec<u64> = sender.stages.iter().map(|stage| stage.items_out).collect();
-        assert_eq!(handed_over, [frames as u64, frames as u64, 0]);
+        assert_eq!(handed_over, [count as u64, count as u64, 0]);
         let buffers = sender.stages[0].buffers.as_ref().unwrap();
         assert_eq!(buffers.free, buffers.count);
     }
-}
-
-#[test]
-fn netvideo_opens_a_window_where_one_is_wanted() {
-    use netvideo::{
-        Display::{self, Checksum},
-        Screens,
-    };
-    let window = Display::Window { width: 3840, height: 2160 };
-    for (wish, x_server, display) in [
-        (Screens::Checksum, Some(":0"), Checksum),
-        (Screens::Auto, None, Checksum),
-        (Screens::Auto, Some(""), Checksum),
-        (Screens::Auto, Some(":0"), window),
-        (Screens::Window, Some(":0"), window),
-    ] {
-        assert_eq!(Display::of(wish, x_server.map(Into::into)).unwrap(), display);
-    }
-    let refused = Display::of(Screens::Window, None).unwrap_err().to_string();
-    assert!(refused.contains("DISPLAY names no X server"), "{refused}");
+    pixels.truncate(2 * FRAME_BYTES);
+    pipeline::device::swap_red_and_blue(&mut pixels);
+    assert!(fs::read(display.path()).unwrap() == pixels, "the display has other pixels");
 }
 
 #[tokio::test]

@@ -1,43 +1,24 @@
 //! Work that a thread offers to others, and does itself if they have no time.
 
-use super::{error::NewTaskError, inner::Step, load::Load, options::TaskPriority, task::Task, task_queues::TaskQueues};
-use rails_topo::CpuSet;
-use std::{
-    cell::RefCell,
-    fmt, mem,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
-    time::Instant,
+use super::{
+    helpers::Helpers,
+    inner::Step,
+    sync::{Mutex, MutexGuard},
+    task::Task,
 };
-
-/// The cores that may do work for a thread: CPUs, and the queues by which their threads get it.
-///
-/// A thread has helpers of its own if [`set_current`](Self::set_current) was called on it;
-/// libraries that run there ask for them by [`current`](Self::current).
-#[derive(Debug, Clone)]
-pub struct Helpers {
-    queues: TaskQueues,
-    place: Arc<Place>,
-    /// The thread's load, if it tells.
-    load: Option<Arc<Load>>,
-}
-
-/// The place of helpers, which all clones share.
-#[derive(Debug)]
-struct Place {
-    /// The last CPUs.
-    cpus: Mutex<CpuSet>,
-    is_nowhere: AtomicBool,
-    moves: AtomicU64,
-}
+use std::{
+    fmt, mem,
+    sync::{Arc, PoisonError},
+};
 
 /// A piece of work on a value of its owner's: made once, and offered as often as wanted.
 ///
 /// The owner offers a value, and takes it back: done by a helper, or untouched, and then the owner
 /// does the work. The owner never waits for a helper. A helper that holds the value may lose its
 /// CPU for long, so an owner that cannot wait keeps the inputs, and does the work again.
+///
+/// A job follows helpers that [move](Helpers::move_to): the next offer goes to their new CPUs. A
+/// value that was offered before waits for the former ones until it is taken back.
 ///
 /// ```
 /// use rails_task::{Helpers, Taken, TaskQueues};
@@ -46,7 +27,7 @@ struct Place {
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let topology = Topology::detect()?;
 /// let helpers = Helpers::new(&TaskQueues::new(&topology, 16), topology.online_cpus())?;
-/// let job = helpers.job(|numbers: &mut Vec<u32>| numbers.sort());
+/// let mut job = helpers.job(|numbers: &mut Vec<u32>| numbers.sort());
 /// job.offer(vec![3, 1, 2]).expect("the queue has room");
 /// // No thread runs the tasks of these queues.
 /// assert!(matches!(job.take(), Taken::Untouched(numbers) if numbers == [3, 1, 2]));
@@ -56,6 +37,11 @@ struct Place {
 pub struct Job<T> {
     slot: Arc<Mutex<Slot<T>>>,
     task: Task,
+    helpers: Helpers,
+    /// The number of the helpers' moves before the task was made.
+    moves: u64,
+    /// Makes the task on the CPUs of the helpers.
+    make_task: Box<dyn Fn(&Helpers) -> Task + Send + Sync>,
 }
 
 /// The state of a job's value, when its owner wants it back.
@@ -78,87 +64,7 @@ enum Slot<T> {
     Done(T),
 }
 
-thread_local! {
-    static CURRENT: RefCell<Option<Helpers>> = const { RefCell::new(None) };
-}
-
 impl Helpers {
-    /// Helpers on these CPUs, as far as they have threads that run tasks:
-    /// [runners](TaskQueues::attach) or [idle threads](crate::TaskThread::idle).
-    ///
-    /// # Errors
-    /// [`NewTaskError`].
-    pub fn new(queues: &TaskQueues, cpus: &CpuSet) -> Result<Self, NewTaskError> {
-        queues.home_of(cpus)?;
-        let (is_nowhere, moves) = Default::default();
-        let place = Place { cpus: Mutex::new(cpus.clone()), is_nowhere, moves };
-        Ok(Self { queues: queues.clone(), place: Arc::new(place), load: None })
-    }
-
-    /// Moves the helpers to these CPUs, for all clones; on none, they are not wanted. A job that
-    /// was made before asks for the former CPUs.
-    ///
-    /// # Errors
-    /// [`NewTaskError`] if the CPUs are not of this machine.
-    pub fn move_to(&self, cpus: &CpuSet) -> Result<(), NewTaskError> {
-        self.place.is_nowhere.store(cpus.is_empty(), Relaxed);
-        if cpus.is_empty() {
-            return Ok(());
-        }
-        self.queues.home_of(cpus)?;
-        let mut current = self.place.lock();
-        if *current != *cpus {
-            current.clone_from(cpus);
-            self.place.moves.fetch_add(1, Relaxed);
-        }
-        Ok(())
-    }
-
-    /// The number of [moves](Self::move_to): after each, jobs are to be made anew.
-    pub fn moves(&self) -> u64 {
-        self.place.moves.load(Relaxed)
-    }
-
-    /// Helpers that are wanted only while their thread is busy, which tells when it
-    /// [sleeps](Self::set_asleep). The thread begins awake.
-    pub fn while_busy(self, now: Instant) -> Self {
-        Self { load: Some(Arc::new(Load::new(now))), ..self }
-    }
-
-    /// The thread falls asleep for want of work, or wakes.
-    pub fn set_asleep(&self, is_asleep: bool, now: Instant) {
-        if let Some(load) = &self.load {
-            load.change(is_asleep, now);
-        }
-    }
-
-    /// Whether work is to be offered to the helpers, if there are any: always, or
-    /// [while](Self::while_busy) the thread was awake for at least seven eighths of the last
-    /// millisecond or has not slept for as long.
-    pub fn are_wanted(&self, now: Instant) -> bool {
-        self.load.as_ref().is_none_or(|load| load.is_busy(now)) && !self.place.is_nowhere.load(Relaxed)
-    }
-
-    /// The helpers of the calling thread.
-    pub fn current() -> Option<Self> {
-        Self::with_current(|helpers| helpers.cloned())
-    }
-
-    /// Lends the helpers of the calling thread, which `act` may not set.
-    pub fn with_current<R>(act: impl FnOnce(Option<&Self>) -> R) -> R {
-        CURRENT.with_borrow(|helpers| act(helpers.as_ref()))
-    }
-
-    /// Gives the calling thread helpers, or takes them from it.
-    pub fn set_current(helpers: Option<Self>) {
-        CURRENT.set(helpers);
-    }
-
-    /// The helpers' CPUs.
-    pub fn cpus(&self) -> CpuSet {
-        if self.place.is_nowhere.load(Relaxed) { CpuSet::new() } else { self.place.lock().clone() }
-    }
-
     /// Work that the helpers may do.
     pub fn job<T: Send + 'static>(&self, work: impl Fn(&mut T) + Send + Sync + 'static) -> Job<T> {
         self.job_with_callback(work, || {})
@@ -171,9 +77,20 @@ impl Helpers {
         work: impl Fn(&mut T) + Send + Sync + 'static,
         tell: impl Fn() + Send + Sync + 'static,
     ) -> Job<T> {
+        Job::new(self, work, tell)
+    }
+}
+
+impl<T: Send + 'static> Job<T> {
+    /// Work that helpers may do, who call `tell` at the end.
+    fn new(
+        helpers: &Helpers,
+        work: impl Fn(&mut T) + Send + Sync + 'static,
+        tell: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
         let slot = Arc::new(Mutex::new(Slot::Empty));
         let own = Arc::clone(&slot);
-        let run = move || {
+        let run = Arc::new(move || {
             if let Some(value) = begin(&own) {
                 let _told = OnEnd(&tell);
                 let mut running = Running { slot: &own, value: Some(value) };
@@ -181,17 +98,86 @@ impl Helpers {
                 *lock(&own) = running.value.take().map_or(Slot::Empty, Slot::Done);
             }
             Step::Done
-        };
-        let task =
-            self.queues.task(&self.place.lock(), TaskPriority::Normal, run).expect("the helpers' CPUs were checked");
-        Job { slot, task }
+        });
+        let make_task = Box::new(move |helpers: &Helpers| {
+            let run = Arc::clone(&run);
+            helpers.task(move || run())
+        });
+        // Before the task, so that a move meanwhile is followed.
+        let moves = helpers.moves();
+        Self { slot, task: make_task(helpers), helpers: helpers.clone(), moves, make_task }
     }
 }
 
-impl Place {
-    fn lock(&self) -> MutexGuard<'_, CpuSet> {
-        self.cpus.lock().unwrap_or_else(PoisonError::into_inner)
+impl<T> Job<T> {
+    /// Offers a value to the helpers, and wakes one of them that sleeps.
+    ///
+    /// # Errors
+    /// The value, if the last one was not taken back, the queues are full or closed, or the work
+    /// has panicked before.
+    pub fn offer(&mut self, value: T) -> Result<(), T> {
+        let mut slot = lock(&self.slot);
+        if !matches!(*slot, Slot::Empty) {
+            return Err(value);
+        }
+        *slot = Slot::Offered(value);
+        drop(slot);
+        self.follow();
+        if self.task.submit().is_ok() {
+            return Ok(());
+        }
+        // A helper that came for the last value may have found this one.
+        let mut slot = lock(&self.slot);
+        match mem::replace(&mut *slot, Slot::Empty) {
+            Slot::Offered(value) => Err(value),
+            other => {
+                *slot = other;
+                Ok(())
+            }
+        }
     }
+
+    /// Makes the task anew if the helpers have moved. A helper of the former CPUs that has begun
+    /// may still find the value, and does the work.
+    fn follow(&mut self) {
+        let moves = self.helpers.moves();
+        if self.moves != moves {
+            self.task.cancel();
+            (self.moves, self.task) = (moves, (self.make_task)(&self.helpers));
+        }
+    }
+
+    /// Takes the value back.
+    pub fn take(&self) -> Taken<T> {
+        let mut slot = lock(&self.slot);
+        match mem::replace(&mut *slot, Slot::Empty) {
+            Slot::Empty => Taken::Nothing,
+            Slot::Offered(value) => Taken::Untouched(value),
+            Slot::Done(value) => Taken::Done(value),
+            Slot::Running => {
+                *slot = Slot::Running;
+                Taken::Running
+            }
+        }
+    }
+}
+
+impl<T> Drop for Job<T> {
+    fn drop(&mut self) {
+        // The queue may hold the task for long.
+        self.task.cancel();
+        drop(self.take());
+    }
+}
+
+impl<T> fmt::Debug for Job<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job").field("task", &self.task).finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(slot: &Mutex<Slot<T>>) -> MutexGuard<'_, Slot<T>> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes the value for a helper, unless its owner has taken it back.
@@ -228,64 +214,4 @@ impl<T> Drop for Running<'_, T> {
             *lock(self.slot) = Slot::Empty;
         }
     }
-}
-
-impl<T> Job<T> {
-    /// Offers a value to the helpers, and wakes one of them that sleeps.
-    ///
-    /// # Errors
-    /// The value, if the last one was not taken back, the queues are full or closed, or the work
-    /// has panicked before.
-    pub fn offer(&self, value: T) -> Result<(), T> {
-        let mut slot = lock(&self.slot);
-        if !matches!(*slot, Slot::Empty) {
-            return Err(value);
-        }
-        *slot = Slot::Offered(value);
-        drop(slot);
-        if self.task.submit().is_ok() {
-            return Ok(());
-        }
-        // A helper that came for the last value may have found this one.
-        let mut slot = lock(&self.slot);
-        match mem::replace(&mut *slot, Slot::Empty) {
-            Slot::Offered(value) => Err(value),
-            other => {
-                *slot = other;
-                Ok(())
-            }
-        }
-    }
-
-    /// Takes the value back.
-    pub fn take(&self) -> Taken<T> {
-        let mut slot = lock(&self.slot);
-        match mem::replace(&mut *slot, Slot::Empty) {
-            Slot::Empty => Taken::Nothing,
-            Slot::Offered(value) => Taken::Untouched(value),
-            Slot::Done(value) => Taken::Done(value),
-            Slot::Running => {
-                *slot = Slot::Running;
-                Taken::Running
-            }
-        }
-    }
-}
-
-impl<T> Drop for Job<T> {
-    fn drop(&mut self) {
-        // The queue may hold the task for long.
-        self.task.cancel();
-        drop(self.take());
-    }
-}
-
-impl<T> fmt::Debug for Job<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Job").field("task", &self.task).finish_non_exhaustive()
-    }
-}
-
-fn lock<T>(slot: &Mutex<Slot<T>>) -> MutexGuard<'_, Slot<T>> {
-    slot.lock().unwrap_or_else(PoisonError::into_inner)
 }

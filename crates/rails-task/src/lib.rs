@@ -57,6 +57,7 @@ mod budget;
 mod control;
 mod counters;
 mod error;
+mod helpers;
 mod inner;
 mod job;
 mod load;
@@ -82,8 +83,9 @@ mod schedules;
 
 pub use counters::{QueueStats, Waits};
 pub use error::{AttachError, BudgetError, NewTaskError, SubmitError};
+pub use helpers::Helpers;
 pub use inner::Step;
-pub use job::{Helpers, Job, Taken};
+pub use job::{Job, Taken};
 pub use objects::{Object, ObjectId, ObjectKind, Objects};
 pub use options::{TaskOptions, TaskPriority};
 pub use runner::{Pass, Runner};

@@ -1,7 +1,7 @@
 //! Queues and triggers in random schedules of their threads, by shuttle: it finds a thread that
 //! waits for ever.
 
-use crate::{budget, error, objects};
+use crate::{budget, error, load, objects};
 
 /// shuttle's primitives, in place of the standard library's.
 mod sync {
@@ -53,7 +53,9 @@ same_source! {
     blocking "blocking.rs"
     control "control.rs"
     counters "counters.rs"
+    helpers "helpers.rs"
     inner "inner.rs"
+    job "job.rs"
     options "options.rs"
     queue "queue.rs"
     queues "queues.rs"
@@ -66,7 +68,9 @@ same_source! {
 }
 
 use control::{Control, TaskLoop};
+use helpers::Helpers;
 use inner::Step;
+use job::{Job, Taken};
 use options::TaskOptions;
 use rails_topo::{CpuSet, Topology};
 use runner::Runner;
@@ -416,6 +420,68 @@ fn blocked_task_resumes_or_ends() {
             let runs = watched.runs();
             machine.close();
             assert_eq!(watched.runs(), runs);
+        });
+    }
+}
+
+/// Takes a value back that was offered, once no helper is at it.
+fn take_back(job: &Job<u32>) -> Taken<u32> {
+    loop {
+        match job.take() {
+            Taken::Running => thread::park(),
+            taken => return taken,
+        }
+    }
+}
+
+/// A job that adds one to its value, and whose helpers wake the calling thread.
+fn increment(helpers: &Helpers) -> Job<u32> {
+    let owner = thread::current();
+    helpers.job_with_callback(|value: &mut u32| *value += 1, move || owner.unpark())
+}
+
+#[test]
+fn offered_value_comes_back_and_is_done_once_at_most() {
+    check(2_000, || {
+        let mut machine = Machine::new();
+        machine.start(Trigger::Idle, "0");
+        let mut job = increment(&Helpers::new(&machine.queues, &set("0")).unwrap());
+        for value in [0, 10] {
+            job.offer(value).unwrap();
+            thread::yield_now();
+            let taken = take_back(&job);
+            assert!([Taken::Done(value + 1), Taken::Untouched(value)].contains(&taken), "{taken:?}");
+        }
+        machine.close();
+    });
+}
+
+/// The helpers move from CPU 0 to CPU 1 while their thread makes a job and offers a value. A value
+/// that is offered after that is done by the thread on CPU 1, also where CPU 0 has none.
+#[test]
+fn job_follows_helpers_that_move() {
+    for runners in [&["1"][..], &["0", "1"]] {
+        check(2_000, || {
+            let mut machine = Machine::new();
+            runners.iter().for_each(|cpus| _ = machine.start(Trigger::Idle, cpus));
+            let helpers = Helpers::new(&machine.queues, &set("0")).unwrap();
+            let moving = helpers.clone();
+            let mover = thread::spawn(move || moving.move_to(&set("1")).unwrap());
+            let mut job = increment(&helpers);
+            job.offer(0).unwrap();
+            let taken = take_back(&job);
+            assert!([Taken::Done(1), Taken::Untouched(0)].contains(&taken), "{taken:?}");
+            mover.join().unwrap();
+            job.offer(10).unwrap();
+            let done = loop {
+                match take_back(&job) {
+                    Taken::Untouched(value) => job.offer(value).unwrap(),
+                    taken => break taken,
+                }
+                thread::park();
+            };
+            assert_eq!(done, Taken::Done(11));
+            machine.close();
         });
     }
 }

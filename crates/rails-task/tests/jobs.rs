@@ -37,7 +37,7 @@ fn runner(queues: &TaskQueues) -> thread::JoinHandle<()> {
 fn values_come_back_done_or_untouched() {
     let (queues, cpus) = queues();
     let helpers = Helpers::new(&queues, &cpus).unwrap();
-    let job = helpers.job(|value: &mut Box<u64>| **value += 1);
+    let mut job = helpers.job(|value: &mut Box<u64>| **value += 1);
     assert_eq!(job.take(), Taken::Nothing);
     job.offer(Box::new(1)).unwrap();
     assert_eq!(job.offer(Box::new(7)), Err(Box::new(7)), "one value at a time");
@@ -76,7 +76,7 @@ fn work_that_panics_loses_its_value_alone() {
     let (queues, cpus) = queues();
     let helpers = Helpers::new(&queues, &cpus).unwrap();
     let live = Arc::new(());
-    let job = helpers.job(|_: &mut Arc<()>| panic!("this work panics on purpose"));
+    let mut job = helpers.job(|_: &mut Arc<()>| panic!("this work panics on purpose"));
     job.offer(Arc::clone(&live)).unwrap();
     let runner = queues.attach().unwrap();
     assert_eq!(runner.run().ran, 1);
@@ -90,7 +90,7 @@ fn dropped_job_lets_go_of_its_value() {
     let helpers = Helpers::new(&queues, &cpus).unwrap();
     let (live, runs) = (Arc::new(()), Arc::new(AtomicU64::new(0)));
     let count = Arc::clone(&runs);
-    let job = helpers.job(move |_: &mut Arc<()>| {
+    let mut job = helpers.job(move |_: &mut Arc<()>| {
         count.fetch_add(1, Relaxed);
     });
     job.offer(Arc::clone(&live)).unwrap();

@@ -31,8 +31,6 @@ pub(super) trait Work: Send + Sized + 'static {
 #[derive(Debug)]
 pub(super) struct Ahead<W: Work> {
     helpers: Option<Helpers>,
-    /// The number of the helpers' moves when the jobs were made.
-    moves: u64,
     jobs: Vec<Job<W>>,
     /// Waiting pieces, each with the number of the job by which it was offered.
     waiting: VecDeque<(Arc<W::Input>, Option<usize>)>,
@@ -43,8 +41,8 @@ impl<W: Work> Ahead<W> {
     /// Without helpers no work is offered.
     pub(super) fn new(helpers: Option<&Helpers>) -> Self {
         let (waiting, stats) = Default::default();
-        let moves = helpers.map_or(0, Helpers::moves);
-        Self { helpers: helpers.cloned(), moves, jobs: helpers.map(jobs).unwrap_or_default(), waiting, stats }
+        let jobs = helpers.into_iter().flat_map(|helpers| (0..MAX_AHEAD).map(|_| helpers.job(W::run))).collect();
+        Self { helpers: helpers.cloned(), jobs, waiting, stats }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -59,18 +57,16 @@ impl<W: Work> Ahead<W> {
 
     /// Adds work for the driver.
     pub(super) fn keep(&mut self, input: W::Input) {
-        self.follow();
         self.waiting.push_back((Arc::new(input), None));
     }
 
     /// Adds work, and offers it to the helpers.
     pub(super) fn offer(&mut self, input: W::Input, work: impl FnOnce(Arc<W::Input>) -> W) {
-        self.follow();
         let input = Arc::new(input);
         let is_free = |number: &usize| self.waiting.iter().all(|(_, other)| *other != Some(*number));
         let mut work = Some(work(Arc::clone(&input)));
         let number = (0..self.jobs.len()).filter(is_free).find(|number| {
-            let job = &self.jobs[*number];
+            let job = &mut self.jobs[*number];
             // A helper may have come to the end of work that the driver has done again.
             if !matches!(job.take(), Taken::Running)
                 && let Some(offered) = work.take()
@@ -83,16 +79,6 @@ impl<W: Work> Ahead<W> {
         self.waiting.push_back((input, number));
     }
 
-    /// Makes jobs anew for helpers that have moved.
-    fn follow(&mut self) {
-        if let Some(helpers) = &self.helpers
-            && self.waiting.is_empty()
-            && self.moves != helpers.moves()
-        {
-            (self.moves, self.jobs) = (helpers.moves(), jobs(helpers));
-        }
-    }
-
     /// The next piece, with its outcome if a helper has done it.
     pub(super) fn next(&mut self) -> Option<(Arc<W::Input>, Option<W>)> {
         let (input, number) = self.waiting.pop_front()?;
@@ -102,10 +88,6 @@ impl<W: Work> Ahead<W> {
         let done = if let Taken::Done(work) = taken { Some(work) } else { None };
         Some((input, done))
     }
-}
-
-fn jobs<W: Work>(helpers: &Helpers) -> Vec<Job<W>> {
-    (0..MAX_AHEAD).map(|_| helpers.job(W::run)).collect()
 }
 
 impl Add for HelperStats {

@@ -3,7 +3,7 @@
 use rails_topo::NodeId;
 use serde::Serialize;
 use serde_with::{As, DurationMicroSeconds};
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 /// The figures of a pipeline.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -92,5 +92,46 @@ impl PipelineStats {
     /// The figures of the stage of that name.
     pub fn stage(&self, name: &str) -> Option<&StageStats> {
         self.stages.iter().find(|stage| stage.stage == name)
+    }
+}
+
+/// A line for each stage, such as `compute: busy 1.2s, starved 3.4ms, blocked 0.0ns, 0 dropped`.
+impl fmt::Display for PipelineStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.stages.iter().map(|stage| stage.stage.chars().count()).max().unwrap_or(0);
+        self.stages.iter().try_for_each(|StageStats { stage, busy, starved, blocked, dropped, .. }| {
+            writeln!(
+                f,
+                "{stage:>width$}: busy {busy:.1?}, starved {starved:.1?}, blocked {blocked:.1?}, {dropped} dropped"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_stage_has_a_line() {
+        let stage = |name: &str, dropped| StageStats {
+            stage: name.to_owned(),
+            state: StageState::Ended,
+            items_in: 0,
+            items_out: 0,
+            dropped,
+            busy: Duration::from_millis(1200),
+            starved: Duration::from_micros(3400),
+            blocked: Duration::ZERO,
+            buffers: None,
+        };
+        let (pipeline, stages) = ("frames".to_owned(), vec![stage("source", 7), stage("send", 0)]);
+        assert_eq!(
+            PipelineStats { pipeline, elapsed: Duration::ZERO, stages }.to_string(),
+            "\
+source: busy 1.2s, starved 3.4ms, blocked 0.0ns, 7 dropped
+  send: busy 1.2s, starved 3.4ms, blocked 0.0ns, 0 dropped
+"
+        );
     }
 }

@@ -19,11 +19,8 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Lending {
     helpers: Helpers,
-    /// The number of the helpers' moves when the job was made.
-    moves: u64,
     job: Job<Lent>,
     lane: Arc<dyn Lane>,
-    task: Waker,
     is_lent: bool,
     /// The chunks before the next offer.
     pause: u32,
@@ -51,8 +48,8 @@ pub(super) struct TakenBack {
 impl Lending {
     /// Has the helpers wake the lane's task when they are done with a chunk.
     pub(super) fn new(helpers: Helpers, lane: Arc<dyn Lane>, task: Waker) -> Self {
-        let (moves, job) = (helpers.moves(), job(&helpers, &task));
-        Self { helpers, moves, job, lane, task, is_lent: false, pause: 0, pauses: 0 }
+        let job = helpers.job_with_callback(Lent::send, move || task.wake_by_ref());
+        Self { helpers, job, lane, is_lent: false, pause: 0, pauses: 0 }
     }
 
     /// Whether a chunk is lent.
@@ -69,10 +66,6 @@ impl Lending {
         if self.pause > 0 {
             self.pause -= 1;
             return false;
-        }
-        let moves = self.helpers.moves();
-        if self.moves != moves {
-            (self.moves, self.job) = (moves, job(&self.helpers, &self.task));
         }
         let offered = self.job.offer(Lent { outgoing: protocol.lend(), lane: self.lane.clone(), error: None });
         self.is_lent = offered.is_ok();
@@ -103,11 +96,6 @@ impl Lending {
         let sent = protocol.give_back(lent.outgoing);
         Poll::Ready(lent.error.map_or(Ok(Some(TakenBack { is_helped, sent })), Err))
     }
-}
-
-fn job(helpers: &Helpers, task: &Waker) -> Job<Lent> {
-    let task = task.clone();
-    helpers.job_with_callback(Lent::send, move || task.wake_by_ref())
 }
 
 impl Lent {

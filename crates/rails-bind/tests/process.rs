@@ -64,7 +64,7 @@ fn denied_sockets_are_not_no_sockets() {
         return look(Command::new(this_program), "1");
     }
     let other = Sleeper::start(Command::new("setpriv").args(["--reuid=65534", "--clear-groups", "sleep", "60"]));
-    wait_until_it_is_nobodys(&other);
+    wait_until_it_sleeps(&other);
     for capabilities in ["-all", "-all,+sys_ptrace", "-all,+dac_read_search", "-all,+dac_override"] {
         let mut command = Command::new("setpriv");
         command.args([&format!("--bounding-set={capabilities}"), "--inh-caps=-all"]).arg(&this_program);
@@ -74,7 +74,7 @@ fn denied_sockets_are_not_no_sockets() {
 }
 
 /// Waits for the sleeper's program: before, the process is `setpriv`, and root's.
-fn wait_until_it_is_nobodys(sleeper: &Sleeper) {
+fn wait_until_it_sleeps(sleeper: &Sleeper) {
     let comm = format!("/proc/{}/comm", sleeper.0.id());
     while std::fs::read_to_string(&comm).expect("it runs for a minute").trim_end() != "sleep" {
         std::thread::yield_now();

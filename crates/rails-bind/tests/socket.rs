@@ -80,7 +80,7 @@ fn ipv6_is_routed_as_ipv4_is() {
 /// A packet to the machine's own address is handled on the CPU that sent it.
 #[test]
 fn packets_by_cpu_among_sockets_of_one_port() {
-    let cpus: Vec<CpuId> = thread::current_affinity().expect("it is told").iter().collect();
+    let cpus: Vec<CpuId> = thread::current_affinity().expect("the kernel reports it").iter().collect();
     let shared = || Socket::new(Domain::IPV4, Type::DGRAM, None).expect("a socket");
     let mut to = SocketAddr::from(([127, 0, 0, 1], 0));
     let receivers: Vec<UdpSocket> = cpus

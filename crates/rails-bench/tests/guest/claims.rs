@@ -201,7 +201,7 @@ fn be_a_planner() -> ! {
                 drop(rails.take());
                 say("dropped");
             }
-            other => panic!("it is told `{other}`"),
+            other => panic!("no such command: `{other}`"),
         }
     }
     std::process::exit(0);

@@ -28,7 +28,7 @@ pub(crate) fn lock_to_the_end(claims: &Claims) -> usize {
     for (name, length) in [("cpus", 0), ("interrupts", 1 << 62), ("queues.eth0", 0)] {
         let file = fs::File::options().write(true).create(true).truncate(false).open(claims.folder().join(name));
         let file = file.expect("anybody may write there");
-        fcntl(&file, FcntlArg::F_SETLK(&lock(length))).expect("nobody holds any of it");
+        fcntl(&file, FcntlArg::F_SETLK(&lock(length))).expect("the file is free");
         // To close the file would unlock it.
         std::mem::forget(file);
         locked += 1;
@@ -40,7 +40,7 @@ pub(crate) fn lock_to_the_end(claims: &Claims) -> usize {
 /// to no process.
 pub(crate) fn lock_for_an_open_file(claims: &Claims) {
     let file = fs::File::options().write(true).open(claims.folder().join("cpus")).expect("anybody may write there");
-    fcntl(&file, FcntlArg::F_OFD_SETLK(&lock(0))).expect("nobody holds any of it");
+    fcntl(&file, FcntlArg::F_OFD_SETLK(&lock(0))).expect("the file is free");
     // To close the file would unlock it.
     std::mem::forget(file);
 }
@@ -49,7 +49,7 @@ pub(crate) fn lock_for_an_open_file(claims: &Claims) {
 /// worker.
 pub(crate) fn lock_and_execute(claims: &Claims, program: &str) {
     let file = fs::File::options().write(true).open(claims.folder().join("cpus")).expect("anybody may write there");
-    fcntl(&file, FcntlArg::F_SETLK(&lock(0))).expect("nobody holds any of it");
+    fcntl(&file, FcntlArg::F_SETLK(&lock(0))).expect("the file is free");
     fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty())).expect("it is open");
     say("ok");
     panic!("{program}: {}", Command::new(program).exec());

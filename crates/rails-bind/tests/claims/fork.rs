@@ -48,7 +48,7 @@ pub(crate) fn fork_and_look(claims: &Claims, held: &mut Vec<Claim>, told: &mut d
                         held.clear();
                         say(format_args!("ok {}", own.check().is_ok()));
                     }
-                    other => panic!("it is told `{other}`"),
+                    other => panic!("no such command: `{other}`"),
                 }
             }
             std::process::exit(0);

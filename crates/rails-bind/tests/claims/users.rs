@@ -92,7 +92,7 @@ fn netns_setuid_program_is_its_users() {
 
 #[test]
 #[ignore = "needs root: it becomes another user"]
-fn netns_root_of_a_user_namespace_overrides_nobody() {
+fn netns_root_of_a_user_namespace_overrides_no_user() {
     let (_folder, claims) = open_folder();
     let mut user = Worker::start_as(claims.folder(), Some(USER));
     assert_eq!(user.tell("claim 0"), "ok CPU 0");
@@ -122,7 +122,7 @@ fn netns_one_user_may_hold_up_to_a_limit() {
     assert!(refused.contains("/etc/rails/claims.toml"), "{refused}");
     assert_eq!(two.tell("claim 0"), "ok CPU 0");
     // Root is not bound.
-    drop(claims.max_cpus_per_user(2).claim(cpus(4..9)).expect("nobody holds them"));
+    drop(claims.max_cpus_per_user(2).claim(cpus(4..9)).expect("they are free"));
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn worker() {
     let mut told = std::io::stdin().lines().map_while(Result::ok);
     while let Some(line) = told.next() {
         let mut words = line.split_whitespace();
-        match words.next().expect("it is told something") {
+        match words.next().expect("a line has a command") {
             "claim" => match claims.claim(cpus(words.map(|word| word.parse().expect("a number")))) {
                 Ok(claim) => {
                     say(format_args!("ok {}", claim.resources()));
@@ -161,7 +161,7 @@ fn worker() {
             }
             "execute" => crate::files::lock_and_execute(&claims, words.next().expect("a path")),
             "fork" => crate::fork::fork_and_look(&claims, &mut held, &mut told),
-            other => panic!("it is told `{other}`"),
+            other => panic!("no such command: `{other}`"),
         }
     }
     // The test has closed its end of the pipe. The claims end with this process.

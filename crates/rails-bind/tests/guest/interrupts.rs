@@ -161,7 +161,7 @@ fn guest_undo_after_a_killed_process() {
     assert!(wishes(&nic).iter().all(|wish| *wish == cpus("0")), "{:?}", wishes(&nic));
     child.kill().expect("it runs");
     child.wait().expect("it was killed");
-    assert!(wishes(&nic).iter().all(|wish| *wish == cpus("0")), "nobody has put it back yet");
+    assert!(wishes(&nic).iter().all(|wish| *wish == cpus("0")), "it is not put back yet");
 
     let undone = journal().undo(&host, Undo::Abandoned, false).expect("it can be read");
     assert!(undone.iter().all(|undone| matches!(undone.outcome, PutBack::Restored { .. })), "{undone:?}");

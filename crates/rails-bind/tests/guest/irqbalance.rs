@@ -32,7 +32,7 @@ impl Irqbalance {
         if folder {
             fs::create_dir(FOLDER).expect("/run is writable in the guest");
         }
-        assert_eq!(Balancer::find().expect("all processes are seen"), None, "nobody else started one");
+        assert_eq!(Balancer::find().expect("all processes are seen"), None, "no other process started one");
         let found = nic_interrupts().into_iter().map(|number| (number, wish(number))).collect();
         let mut command = Command::new("irqbalance");
         // irqbalance shall not look at the interrupts between a ban and the change that follows it.

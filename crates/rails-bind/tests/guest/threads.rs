@@ -91,7 +91,7 @@ fn observe_under_load(cpus: Option<&CpuSet>) -> Evidence {
             while !end.load(Relaxed) {
                 turns[thread::current_cpu().expect("the kernel can tell").0 as usize].fetch_add(1, Relaxed);
             }
-            *standing.lock().expect("nobody panics here") = guard.map(|guard| guard.check().expect("readable"));
+            *standing.lock().expect("no thread panics here") = guard.map(|guard| guard.check().expect("readable"));
         });
         let tid = announced.recv().expect("the thread speaks");
         let read = || ThreadUsage::of(tid).expect("it lives");
@@ -104,7 +104,7 @@ fn observe_under_load(cpus: Option<&CpuSet>) -> Evidence {
         }
         history
     });
-    let standing = standing.into_inner().expect("nobody panics here");
+    let standing = standing.into_inner().expect("no thread panics here");
     Evidence { history, turns: turns.map(AtomicU64::into_inner), standing }
 }
 

@@ -142,7 +142,7 @@ fn claimed_interrupt_is_put_back_later() {
 }
 
 #[test]
-fn unusable_claims_stop_nobody() {
+fn unusable_claims_stop_no_process() {
     let machine = Machine::new();
     machine.write("run/lock/rails", "no folder");
     assert!(machine.claims().list().is_err());

@@ -105,7 +105,8 @@ fn a_holder_of_the_same_number_elsewhere_is_another() {
     assert!(matches!(error, ApplyError::Held { by, .. } if by == ours), "{error}");
     // The holder's death loses no original value.
     holder.kill();
-    let guard = machine.host().apply(&machine.journal(), &[moved(24, "1")], Refusals::Fail).expect("nobody holds it");
+    let guard =
+        machine.host().apply(&machine.journal(), &[moved(24, "1")], Refusals::Fail).expect("the setting is free");
     // Guards of one process may be nested.
     drop(machine.host().apply(&machine.journal(), &[moved(24, "3")], Refusals::Fail).expect("this process holds it"));
     assert_eq!(machine.affinity(24), "1");
@@ -186,7 +187,7 @@ fn undo_after_a_kill_at_any_step() {
             }
             let undone = journal.undo(&host, Undo::AbandonedAndKept, false).expect("it can be read");
             let found = format!("{progress:?}, {values:?}, changed {changed:?}: {undone:?}");
-            assert_eq!(undone.len(), 2, "each is told of: {found}");
+            assert_eq!(undone.len(), 2, "each is reported: {found}");
             for interrupt in [24, 25] {
                 let after = if changed.contains(&interrupt) { "1" } else { "0-3" };
                 assert_eq!(machine.affinity(interrupt), after, "{found}");

@@ -131,7 +131,7 @@ impl End {
     }
 }
 
-/// Sends until it is told to stop, and reads to the stream's end, both at once.
+/// Sends until the soak asks it to stop, and reads to the stream's end, both at once.
 async fn exchange(
     mut stream: MultiRailStream,
     shared: &SharedEnds,

@@ -217,7 +217,7 @@ fn socket_of_another_process() {
         .ban(&[25])
         .expect_err("it is another process");
     assert!(error.to_string().ends_with(&format!("its socket belongs to process {}", id())), "{error}");
-    assert_eq!(fake.lock().expect("no test panics with it").asked, [] as [&str; 0], "it is told nothing");
+    assert_eq!(fake.lock().expect("no test panics with it").asked, [] as [&str; 0], "the balancer hears nothing");
 }
 
 #[test]

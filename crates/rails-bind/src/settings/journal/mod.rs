@@ -362,10 +362,10 @@ mod tests {
     fn bounded_wait_for_a_holder() {
         let folder = tempfile::tempdir().expect("a folder");
         let journal = Journal::at(folder.path()).expect("it is ours");
-        let session = journal.session().expect("nobody has it");
+        let session = journal.session().expect("the journal is free");
         let error = journal.session_within(Duration::ZERO).expect_err("somebody has it");
         assert!(matches!(&error, JournalError::Busy { path } if *path == folder.path().join(LOCK)), "{error}");
         drop(session);
-        journal.session_within(Duration::ZERO).expect("nobody has it");
+        journal.session_within(Duration::ZERO).expect("the journal is free");
     }
 }

@@ -126,11 +126,11 @@ fn taken(overhead: Option<&Overhead>) -> String {
 }
 
 fn table(subject: &str) -> Table {
-    print::table(1, [subject, "median", "99th of 100", "least", "of the first"])
+    print::table(1, [subject, "median", "99th of 100", "min", "of the first"])
 }
 
 fn row(table: &mut Table, case: String, spread: &Spread, first: Option<Duration>) {
     let ratio = first.map(|first| format!("{:.2}", spread.median.as_secs_f64() / first.as_secs_f64().max(1e-9)));
     let time = |time: Duration| format!("{time:?}");
-    table.add_row([case, time(spread.median), time(spread.late), time(spread.least), ratio.unwrap_or_default()]);
+    table.add_row([case, time(spread.median), time(spread.late), time(spread.min), ratio.unwrap_or_default()]);
 }

@@ -245,11 +245,11 @@ impl fmt::Display for LatencyComparison {
         if let Some(reason) = &self.mptcp_absent {
             writeln!(f, "NOT MEASURED: {}: {reason}", Carrier::Mptcp)?;
         }
-        let [least, most, over] = ["least", "most", "over plain"];
-        let mut table = print::table(2, ["bytes", "", "p50, us", least, most, over, "p99, us", least, most, over]);
+        let [min, max, over] = ["min", "max", "over plain"];
+        let mut table = print::table(2, ["bytes", "", "p50, us", min, max, over, "p99, us", min, max, over]);
         for outcome in &self.results {
             let over = |ratio: Option<f64>| ratio.map_or("unknown".to_owned(), |ratio| format!("{ratio:.3}"));
-            let spread = |spread: Spread| [spread.median, spread.least, spread.most].map(|us| format!("{us:.1}"));
+            let spread = |spread: Spread| [spread.median, spread.min, spread.max].map(|us| format!("{us:.1}"));
             let [p50, p50_min, p50_max] = spread(outcome.p50_us);
             let [p99, p99_min, p99_max] = spread(outcome.p99_us);
             let over = [over(outcome.p50_over_plain), over(outcome.p99_over_plain)];
@@ -295,7 +295,7 @@ mod tests {
         let comparison = LatencyComparison::new(&contest, absent, samples.collect());
         assert_eq!(comparison.results.len(), 2, "who was not measured has no figures");
         assert_eq!(comparison.results[0].p50_over_plain, Some(1.0));
-        assert_eq!(comparison.results[1].p50_us, Spread { median: 22.0, least: 12.0, most: 32.0 });
+        assert_eq!(comparison.results[1].p50_us, Spread { median: 22.0, min: 12.0, max: 32.0 });
         assert_eq!(comparison.results[1].p99_over_plain, Some(1.1));
         let printed = comparison.to_string();
         assert!(printed.contains("1.100"), "{printed}");

@@ -75,7 +75,7 @@ pub(crate) struct CostElsewhere {
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Spread {
     #[serde(rename = "min_ns", serialize_with = "nanoseconds")]
-    pub(crate) least: Duration,
+    pub(crate) min: Duration,
     #[serde(rename = "median_ns", serialize_with = "nanoseconds")]
     pub(crate) median: Duration,
     /// The 99th percentile.
@@ -223,7 +223,7 @@ impl Spread {
         times.drain(..count / 10);
         times.sort_unstable();
         let at = |index: usize| times[index.min(times.len() - 1)].saturating_sub(clock);
-        Self { least: at(0), median: at(count / 2), late: at(count * 99 / 100), samples: count }
+        Self { min: at(0), median: at(count / 2), late: at(count * 99 / 100), samples: count }
     }
 }
 
@@ -244,7 +244,7 @@ mod tests {
         let costs = costs(&topology, 1_000).unwrap();
         assert!(!costs.levels.is_empty());
         assert_eq!(costs.levels.last().unwrap().cpus, *topology.online_cpus());
-        assert!(costs.levels.iter().all(|level| level.cost.least <= level.cost.median));
+        assert!(costs.levels.iter().all(|level| level.cost.min <= level.cost.median));
         assert_eq!(costs.elsewhere.is_some(), topology.allowed_cpus().len() > 1);
         assert_eq!(rails_bind::thread::current_affinity().unwrap(), *topology.allowed_cpus(), "it is bound no more");
     }
@@ -253,7 +253,7 @@ mod tests {
     fn spread_takes_the_clock_off() {
         let mut next = 0..110;
         let spread = Spread::of(100, Duration::from_nanos(5), |_| Duration::from_nanos(next.next().unwrap()));
-        let nanoseconds = [spread.least, spread.median, spread.late].map(|time| time.as_nanos());
+        let nanoseconds = [spread.min, spread.median, spread.late].map(|time| time.as_nanos());
         assert_eq!((nanoseconds, spread.samples), ([5, 55, 104], 100));
     }
 }

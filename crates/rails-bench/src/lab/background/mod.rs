@@ -105,8 +105,8 @@ fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 
 /// A spread in one cell.
 fn cell(spread: Spread, digits: usize) -> String {
-    let Spread { median, least, most } = spread;
-    format!("{median:.digits$} ({least:.digits$} to {most:.digits$})")
+    let Spread { median, min, max } = spread;
+    format!("{median:.digits$} ({min:.digits$} to {max:.digits$})")
 }
 
 const LISTENING: &str = "listening on ";

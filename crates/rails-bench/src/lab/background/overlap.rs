@@ -207,8 +207,8 @@ mod tests {
             OverlapContest { link, messages: vec![MESSAGE, Message { work_us: 8, ..MESSAGE }], count: 3, terms };
         let report = OverlapReport::new(&contest, Setting::unknown(), vec![sample(1, 10.0), sample(2, 18.0)]);
         let [outcome] = &report.results[..] else { panic!("{report:?}") };
-        let same = |value| Spread { median: value, least: value, most: value };
-        assert_eq!(outcome.sender_computes, Spread { median: 0.7, least: 0.5, most: 0.9 });
+        let same = |value| Spread { median: value, min: value, max: value };
+        assert_eq!(outcome.sender_computes, Spread { median: 0.7, min: 0.5, max: 0.9 });
         assert_eq!(outcome.message_alone_us, same(5.0));
         assert_eq!(outcome.receiver_computes, same(0.75));
         assert_eq!((outcome.both_compute_at_sender, outcome.both_compute_at_receiver), (same(0.1), same(1.0)));

@@ -189,10 +189,10 @@ mod tests {
         let setting = Setting::unknown();
         let report = PingPongReport::new(&contest, setting, vec![sample(1, 10, 11), sample(2, 20, 26)]);
         let [one, two] = &report.results[..] else { panic!("{report:?}") };
-        assert_eq!(one.over_one_stream, Some(Spread { median: 1.0, least: 1.0, most: 1.0 }));
-        assert_eq!(two.one_at_a_time_us, Spread { median: 18.5, least: 11.0, most: 26.0 });
-        assert_eq!(two.over_one_stream.map(|spread| (spread.least, spread.most)), Some((1.1, 1.3)));
-        assert_eq!((two.all_at_once_us.least, two.all_at_once_us_each.least), (33.0, 1.0));
+        assert_eq!(one.over_one_stream, Some(Spread { median: 1.0, min: 1.0, max: 1.0 }));
+        assert_eq!(two.one_at_a_time_us, Spread { median: 18.5, min: 11.0, max: 26.0 });
+        assert_eq!(two.over_one_stream.map(|spread| (spread.min, spread.max)), Some((1.1, 1.3)));
+        assert_eq!((two.all_at_once_us.min, two.all_at_once_us_each.min), (33.0, 1.0));
         assert!(report.to_string().contains("1.20 (1.10 to 1.30)"), "{report}");
     }
 }

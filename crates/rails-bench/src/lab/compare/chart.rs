@@ -17,7 +17,7 @@ pub(crate) struct ChartError {
     pub(crate) reason: String,
 }
 
-/// Draws comparisons below each other into an SVG file: medians as bars, least and most as
+/// Draws comparisons below each other into an SVG file: medians as bars, minimum and maximum as
 /// whiskers, the ceiling as a line.
 ///
 /// # Errors
@@ -66,7 +66,7 @@ fn draw_panel<'a>(comparison: &Comparison, panel: &Area<'a>) -> Drawn<'a> {
 fn draw_bars<'a>(comparison: &Comparison, plot: &Area<'a>) -> Drawn<'a> {
     let results = &comparison.results;
     let mbit = |bits: f64| bits / 1e6;
-    let most = results.iter().map(|outcome| mbit(outcome.goodput_bits_per_second.most)).fold(1.0, f64::max);
+    let max = results.iter().map(|outcome| mbit(outcome.goodput_bits_per_second.max)).fold(1.0, f64::max);
     let labels: Vec<String> = results.iter().map(|outcome| outcome.contender.to_string()).collect();
     // The first is to be on top; beyond the longest bar there is room for the figures.
     let count = results.len() as i32;
@@ -75,7 +75,7 @@ fn draw_bars<'a>(comparison: &Comparison, plot: &Area<'a>) -> Drawn<'a> {
         .margin_bottom(8)
         .x_label_area_size(40)
         .y_label_area_size(270)
-        .build_cartesian_2d(0.0..most * ROOM, (0..count.max(1) - 1).into_segmented())?;
+        .build_cartesian_2d(0.0..max * ROOM, (0..count.max(1) - 1).into_segmented())?;
     let row = |index: usize| count - 1 - index as i32;
     let label = |value: &SegmentValue<i32>| match value {
         SegmentValue::CenterOf(row) => labels.iter().rev().nth(*row as usize).cloned().unwrap_or_default(),
@@ -89,7 +89,7 @@ fn draw_bars<'a>(comparison: &Comparison, plot: &Area<'a>) -> Drawn<'a> {
         .axis_style(BLACK.mix(0.5))
         .x_labels(8)
         .x_label_formatter(&|mbit| format!("{mbit:.0}"))
-        .x_desc("goodput in Mbit/s: median, with least and most")
+        .x_desc("goodput in Mbit/s: median, with minimum and maximum")
         .y_labels(results.len())
         .y_label_formatter(&label)
         .label_style(("sans-serif", 14))
@@ -104,14 +104,14 @@ fn draw_bars<'a>(comparison: &Comparison, plot: &Area<'a>) -> Drawn<'a> {
     for (index, outcome) in results.iter().enumerate() {
         let spread = outcome.goodput_bits_per_second;
         let middle = || SegmentValue::CenterOf(row(index));
-        let ends = [spread.least, spread.most].map(|end| (mbit(end), middle()));
+        let ends = [spread.min, spread.max].map(|end| (mbit(end), middle()));
         chart.draw_series([PathElement::new(ends.clone(), BLACK)])?;
         chart.draw_series(
             ends.map(|end| EmptyElement::at(end) + PathElement::new([(0, -5), (0, 5)], BLACK.stroke_width(1))),
         )?;
         let beside = ("sans-serif", 14).into_font().color(&BLACK).pos(Pos::new(HPos::Left, VPos::Center));
         chart
-            .draw_series([EmptyElement::at((most * BESIDE, middle())) + Text::new(figure(outcome), (0, 0), beside)])?;
+            .draw_series([EmptyElement::at((max * BESIDE, middle())) + Text::new(figure(outcome), (0, 0), beside)])?;
     }
     if let Some(ceiling) = comparison.of(Contender::PlainFlows) {
         let x = mbit(ceiling.goodput_bits_per_second.median);

@@ -169,11 +169,11 @@ pub(crate) struct Sample {
 pub(crate) struct Outcome {
     /// The contender.
     pub(crate) contender: Contender,
-    /// Median, least and most of the goodput.
+    /// Median, minimum and maximum of the goodput.
     pub(crate) goodput_bits_per_second: Spread,
-    /// Median, least and most of the CPU time.
+    /// Median, minimum and maximum of the CPU time.
     pub(crate) cpu_seconds_per_gigabyte: Spread,
-    /// Median, least and most of the machine's CPU time.
+    /// Median, minimum and maximum of the machine's CPU time.
     pub(crate) machine_seconds_per_gigabyte: Spread,
     /// The rate of one busy core of the sender; `None` for foreign programs.
     pub(crate) goodput_per_sender_core_bits_per_second: Option<Spread>,
@@ -268,7 +268,7 @@ pub(super) mod tests {
     fn share_of_the_median_ceiling_and_one_warning() {
         let comparison = comparison(&[Contender::PlainFlows, Contender::RailsAdaptive]);
         let adaptive = comparison.of(Contender::RailsAdaptive).unwrap();
-        assert_eq!(adaptive.goodput_bits_per_second, Spread { median: 901.5e6, least: 901e6, most: 902e6 });
+        assert_eq!(adaptive.goodput_bits_per_second, Spread { median: 901.5e6, min: 901e6, max: 902e6 });
         assert!((adaptive.share_of_ceiling.unwrap() - 901.5 / 1001.5).abs() < 1e-9);
         assert_eq!(adaptive.warnings, ["it limps"]);
         assert!(comparison.of(Contender::Ucx).is_none(), "who was absent has no figures");

@@ -2,15 +2,15 @@
 
 use serde::Serialize;
 
-/// Median, least and most.
+/// Median, minimum and maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Spread {
     /// The middle value; of an even number of values the mean of the middle two.
     pub(crate) median: f64,
     /// The lowest value.
-    pub(crate) least: f64,
+    pub(crate) min: f64,
     /// The highest value.
-    pub(crate) most: f64,
+    pub(crate) max: f64,
 }
 
 impl Spread {
@@ -18,10 +18,10 @@ impl Spread {
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
-        let (least, most) = (*values.first()?, *values.last()?);
+        let (min, max) = (*values.first()?, *values.last()?);
         let middle = values.len() / 2;
         let median = if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 };
-        Some(Self { median, least, most })
+        Some(Self { median, min, max })
     }
 }
 
@@ -32,8 +32,8 @@ mod tests {
 
     #[test]
     fn a_spread_is_of_odd_and_even_numbers_of_values() {
-        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Some(Spread { median: 2.0, least: 1.0, most: 3.0 }));
-        assert_eq!(Spread::of([4.0, 1.0]), Some(Spread { median: 2.5, least: 1.0, most: 4.0 }));
+        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
+        assert_eq!(Spread::of([4.0, 1.0]), Some(Spread { median: 2.5, min: 1.0, max: 4.0 }));
         assert_eq!(Spread::of([]), None);
     }
 
@@ -41,7 +41,7 @@ mod tests {
         #[test]
         fn a_median_lies_between_the_least_and_the_most(values in prop::collection::vec(0.0..1e12_f64, 1..50)) {
             let spread = Spread::of(values).unwrap();
-            prop_assert!(spread.least <= spread.median && spread.median <= spread.most);
+            prop_assert!(spread.min <= spread.median && spread.median <= spread.max);
         }
     }
 }

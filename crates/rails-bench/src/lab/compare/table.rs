@@ -43,8 +43,8 @@ impl Comparison {
         let header = [
             "",
             "Mbit/s, median",
-            "least",
-            "most",
+            "min",
+            "max",
             "of the ceiling",
             "CPU s/GB",
             "of the machine",
@@ -58,8 +58,8 @@ impl Comparison {
             table.add_row([
                 format!("{}{mark}", outcome.contender),
                 mbit(goodput.median),
-                mbit(goodput.least),
-                mbit(goodput.most),
+                mbit(goodput.min),
+                mbit(goodput.max),
                 outcome.share_of_ceiling.map_or("unknown".to_owned(), |share| format!("{share:.3}")),
                 format!("{:.2}", outcome.cpu_seconds_per_gigabyte.median),
                 format!("{:.2}", outcome.machine_seconds_per_gigabyte.median),

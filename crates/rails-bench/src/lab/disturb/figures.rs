@@ -93,8 +93,8 @@ impl Figure {
             measure,
             target,
             median,
-            least: finite(|spread| spread.least),
-            most: finite(|spread| spread.most),
+            min: finite(|spread| spread.min),
+            max: finite(|spread| spread.max),
             never,
             is_met: target.filter(|_| !values.is_empty()).map(|target| median.is_some_and(|median| median <= target)),
         }
@@ -196,9 +196,9 @@ mod tests {
     fn never_ranks_behind_every_time() {
         let figure = |values: &[Option<f64>]| Figure::new(Measure::UsedAgain, Some(2.0), values);
         let once = figure(&[Some(1.0), None, Some(0.5)]);
-        assert_eq!((once.median, once.most, once.never, once.is_met), (Some(1.0), None, 1, Some(true)));
+        assert_eq!((once.median, once.max, once.never, once.is_met), (Some(1.0), None, 1, Some(true)));
         let mostly = figure(&[None, Some(0.5), None]);
-        assert_eq!((mostly.median, mostly.least, mostly.is_met), (None, Some(0.5), Some(false)));
+        assert_eq!((mostly.median, mostly.min, mostly.is_met), (None, Some(0.5), Some(false)));
         assert_eq!(figure(&[]).is_met, None, "nothing is known");
     }
 

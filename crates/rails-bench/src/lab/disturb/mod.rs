@@ -151,9 +151,9 @@ pub(crate) struct Figure {
     /// `None` if the median is never, or unknown.
     pub(crate) median: Option<f64>,
     /// The lowest value.
-    pub(crate) least: Option<f64>,
+    pub(crate) min: Option<f64>,
     /// The highest value; `None` if it is never.
-    pub(crate) most: Option<f64>,
+    pub(crate) max: Option<f64>,
     /// The number of rounds in which the event never happened.
     pub(crate) never: usize,
     /// Whether the median is within the target.

@@ -21,12 +21,12 @@ impl fmt::Display for Disturbance {
             let name = outcome.contender.to_string().replace(", ", ",\n");
             format!("{name}{mark}\n{} of {} rounds", outcome.rounds.0, outcome.rounds.1)
         };
-        let named = ["median (most)".to_owned(), "target".to_owned()];
+        let named = ["median (max)".to_owned(), "target".to_owned()];
         let mut table = print::table(1, named.into_iter().chain(self.results.iter().map(head)));
         for (row, measure) in Measure::ALL.into_iter().enumerate() {
-            let target = measure.target(self.scenario).map(|most| match measure.show(most) {
-                none if most == 0.0 => none,
-                most => format!("<= {most}"),
+            let target = measure.target(self.scenario).map(|max| match measure.show(max) {
+                none if max == 0.0 => none,
+                max => format!("<= {max}"),
             });
             let figures = self.results.iter().map(|outcome| shown(&outcome.figures[row]));
             table.add_row([measure.to_string(), target.unwrap_or_default()].into_iter().chain(figures));
@@ -49,6 +49,6 @@ fn shown(figure: &Figure) -> String {
         _ => "",
     };
     let never = if figure.never > 0 { format!(", {}x never", figure.never) } else { String::new() };
-    let most = figure.most.map(|most| format!(" ({})", figure.measure.show(most))).unwrap_or_default();
-    format!("{}{most}{never}{mark}", value(figure.median))
+    let max = figure.max.map(|max| format!(" ({})", figure.measure.show(max))).unwrap_or_default();
+    format!("{}{max}{never}{mark}", value(figure.median))
 }

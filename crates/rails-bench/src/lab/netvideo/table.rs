@@ -45,10 +45,10 @@ impl fmt::Display for NetvideoReport {
         )?;
         writeln!(f, "{}", setting.machine())?;
         if let Some(ceiling) = self.ceiling_fps {
-            let (median, least, most) = (ceiling.median, ceiling.least, ceiling.most);
+            let (median, min, max) = (ceiling.median, ceiling.min, ceiling.max);
             writeln!(
                 f,
-                "ceiling (plain TCP flows, from the first connection on): {median:.2} frames/s, {least:.2} to {most:.2}"
+                "ceiling (plain TCP flows, from the first connection on): {median:.2} frames/s, {min:.2} to {max:.2}"
             )?;
         }
         self.figures(f)?;
@@ -63,8 +63,8 @@ impl NetvideoReport {
             [
                 "",
                 "frames/s, median",
-                "least",
-                "most",
+                "min",
+                "max",
                 "of the ceiling",
                 "shown",
                 "dropped",
@@ -75,12 +75,12 @@ impl NetvideoReport {
         );
         for outcome in &self.results {
             let share = outcome.share_of_ceiling.map_or("unknown".to_owned(), |share| format!("{share:.3}"));
-            let fps = [outcome.fps.median, outcome.fps.least, outcome.fps.most].map(|fps| format!("{fps:.2}"));
+            let fps = [outcome.fps.median, outcome.fps.min, outcome.fps.max].map(|fps| format!("{fps:.2}"));
             let latency = [outcome.latency_p50_ms, outcome.latency_p95_ms, outcome.latency_p99_ms];
             let [p50, p95, p99] = latency.map(|millis| format!("{millis:.0}"));
-            let [median, least, most] = fps;
+            let [median, min, max] = fps;
             let (frames, dropped) = (outcome.frames.to_string(), outcome.dropped.to_string());
-            table.add_row([outcome.placing.to_string(), median, least, most, share, frames, dropped, p50, p95, p99]);
+            table.add_row([outcome.placing.to_string(), median, min, max, share, frames, dropped, p50, p95, p99]);
         }
         writeln!(f, "{table}")
     }

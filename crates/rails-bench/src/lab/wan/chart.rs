@@ -8,7 +8,7 @@ use plotters::{
 };
 use std::path::Path;
 
-/// Draws a comparison into an SVG file: medians on a line for each transport, least and most as
+/// Draws a comparison into an SVG file: medians on a line for each transport, minimum and maximum as
 /// whiskers. The losses are spaced evenly.
 ///
 /// # Errors
@@ -73,7 +73,7 @@ fn draw_lines<'a>(comparison: &WanComparison, plot: &Area<'a>) -> Drawn<'a> {
         .axis_style(BLACK.mix(0.5))
         .y_labels(8)
         .y_label_formatter(&|mbit| format!("{mbit:.0}"))
-        .y_desc("goodput in Mbit/s: median, with least and most")
+        .y_desc("goodput in Mbit/s: median, with minimum and maximum")
         .label_style(("sans-serif", 14))
         .draw()?;
     let below = ("sans-serif", 14).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Top));
@@ -90,9 +90,9 @@ fn draw_lines<'a>(comparison: &WanComparison, plot: &Area<'a>) -> Drawn<'a> {
             let index = losses.iter().position(|loss| *loss == outcome.loss).unwrap_or(0) as f64;
             // Side by side, so that no whisker hides another one.
             let x = index + (number as f64 - (transports.len() as f64 - 1.0) / 2.0) * BESIDE;
-            let [median, least, most] = mbit(outcome);
+            let [median, min, max] = mbit(outcome);
             line.push((x, median));
-            let ends = [(x, least), (x, most)];
+            let ends = [(x, min), (x, max)];
             chart.draw_series([PathElement::new(ends, color)])?;
             chart.draw_series(ends.map(|end| EmptyElement::at(end) + PathElement::new([(-3, 0), (3, 0)], color)))?;
             chart.draw_series([Circle::new((x, median), 3, color.filled())])?;
@@ -133,10 +133,10 @@ fn transports(comparison: &WanComparison) -> Vec<Transport> {
     transports
 }
 
-/// Median, least and most.
+/// Median, minimum and maximum.
 fn mbit(outcome: &WanOutcome) -> [f64; 3] {
     let goodput = &outcome.goodput_bits_per_second;
-    [goodput.median, goodput.least, goodput.most].map(|bits| bits / 1e6)
+    [goodput.median, goodput.min, goodput.max].map(|bits| bits / 1e6)
 }
 
 /// A percentage without the noise of binary fractions.

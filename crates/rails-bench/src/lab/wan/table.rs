@@ -37,7 +37,7 @@ impl fmt::Display for WanComparison {
             kernel.unwrap_or_else(unknown),
             env!("CARGO_PKG_VERSION")
         )?;
-        let mut header = vec!["loss", "", "Mbit/s, median", "least", "most", "sent again", "queue drops", "CPU s/GB"];
+        let mut header = vec!["loss", "", "Mbit/s, median", "min", "max", "sent again", "queue drops", "CPU s/GB"];
         let rival = self.beside.map(|rival| format!("beside: {rival}"));
         header.extend(rival.as_deref());
         let mut table = print::table(2, header);
@@ -47,13 +47,13 @@ impl fmt::Display for WanComparison {
             let goodput = &outcome.goodput_bits_per_second;
             let mark = if outcome.unplanned_drops == 0 { "" } else { " (void)" };
             let rival =
-                |rival: &Spread| format!("{} [{}, {}]", mbit(rival.median), mbit(rival.least), mbit(rival.most));
+                |rival: &Spread| format!("{} [{}, {}]", mbit(rival.median), mbit(rival.min), mbit(rival.max));
             let figures = [
                 outcome.loss.to_string(),
                 format!("{}{mark}", outcome.transport),
                 mbit(goodput.median),
-                mbit(goodput.least),
-                mbit(goodput.most),
+                mbit(goodput.min),
+                mbit(goodput.max),
                 percent(outcome.retransmitted_share),
                 percent(outcome.queue_drop_share),
                 outcome.cpu_seconds_per_gigabyte.map_or_else(unknown, |seconds| format!("{seconds:.2}")),

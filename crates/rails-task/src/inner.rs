@@ -3,7 +3,7 @@
 use super::{
     objects::ObjectId,
     options::{TaskOptions, TaskPriority},
-    state::State,
+    state::TaskState,
     sync::{AtomicBool, AtomicU64, Mutex, Relaxed, Thread, thread},
 };
 use rails_topo::CpuSet;
@@ -15,7 +15,7 @@ use std::{
 };
 
 pub(crate) struct Inner {
-    pub(crate) state: State,
+    pub(crate) state: TaskState,
     work: Box<dyn Fn() -> Step + Send + Sync>,
     pub(crate) cpus: CpuSet,
     /// The smallest object that covers the CPUs.
@@ -60,7 +60,7 @@ impl Inner {
         work: Box<dyn Fn() -> Step + Send + Sync>,
     ) -> Self {
         Self {
-            state: State::new(),
+            state: TaskState::new(),
             work,
             cpus,
             home,
@@ -120,7 +120,7 @@ impl Inner {
         self.options.run_within.is_some() || self.is_listed.load(Relaxed)
     }
 
-    /// Calls the work of a task that has [begun](State::begin).
+    /// Calls the work of a task that has [begun](TaskState::begin).
     #[inline]
     pub(crate) fn step(&self) -> Step {
         catch_unwind(AssertUnwindSafe(&self.work)).unwrap_or_else(|_| {

@@ -24,7 +24,7 @@ use loom::{
     sync::{Arc, Mutex, Notify},
     thread,
 };
-use state::{Begin, End, State, Submit};
+use state::{Begin, End, Submit, TaskState};
 use std::iter::once;
 use wakeup::{Asleep, News, Sleepers};
 
@@ -35,7 +35,7 @@ struct Machine {
     sleepers: Sleepers,
     asleep: Asleep,
     bed: Notify,
-    state: State,
+    state: TaskState,
     runs: Mutex<u32>,
 }
 
@@ -47,7 +47,7 @@ impl Machine {
             sleepers: Sleepers::default(),
             asleep: Asleep::default(),
             bed: Notify::new(),
-            state: State::new(),
+            state: TaskState::new(),
             runs: Mutex::new(0),
         })
     }
@@ -177,7 +177,7 @@ fn unmasked_task_runs() {
 #[test]
 fn blocked_task_is_queued_once() {
     loom::model(|| {
-        let state = Arc::new(State::new());
+        let state = Arc::new(TaskState::new());
         state.submit();
         state.begin();
         let submitted = Arc::clone(&state);

@@ -5,12 +5,12 @@ use super::sync::{AcqRel, Acquire, AtomicU8, Relaxed};
 
 /// The state of a task, which is in one queue at most, and runs on one thread at a time.
 #[derive(Debug)]
-pub(crate) struct State(AtomicU8);
+pub(crate) struct TaskState(AtomicU8);
 
 /// The outcome of taking a task out of its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Begin {
-    /// The task runs until [`State::end`] or [`State::block`].
+    /// The task runs until [`TaskState::end`] or [`TaskState::block`].
     Run,
     /// The task waits outside of the queues until it is unmasked.
     Held,
@@ -23,7 +23,7 @@ pub(crate) enum Begin {
 pub(crate) enum End {
     /// The task goes into a queue again.
     Queue,
-    /// The task waits for its event outside of the queues, until [`State::resume`].
+    /// The task waits for its event outside of the queues, until [`TaskState::resume`].
     Blocked,
     /// The task is pending no more; `is_awaited` if a thread waits for that.
     Ended { is_awaited: bool },
@@ -53,7 +53,7 @@ const AWAITED: u8 = 64;
 /// A thread blocks for the task's event.
 const BLOCKED: u8 = 128;
 
-impl State {
+impl TaskState {
     pub(crate) fn new() -> Self {
         Self(AtomicU8::new(0))
     }

@@ -38,11 +38,11 @@ pub(super) struct Paths(Vec<Path>);
 #[derive(Debug)]
 struct Path {
     number: u16,
-    state: State,
+    state: PathState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum PathState {
     /// This end dials the lane for the first time.
     Dialled,
     /// The lane's first attempt has failed. That says nothing about the peer, and this end goes on
@@ -62,7 +62,7 @@ enum State {
 impl Paths {
     /// The lane of that number has joined.
     pub(super) fn up(&mut self, number: u16) {
-        let path = Path { number, state: State::Up };
+        let path = Path { number, state: PathState::Up };
         match self.0.iter_mut().find(|path| path.number == number) {
             Some(known) => *known = path,
             None => self.0.push(path),
@@ -73,15 +73,15 @@ impl Paths {
     pub(super) fn down(&mut self, number: u16, end: LaneEnd) {
         match end {
             LaneEnd::Closed | LaneEnd::Own => self.0.retain(|path| path.number != number),
-            LaneEnd::ByPeer => self.set(number, State::ClosedByPeer),
-            LaneEnd::Lost => self.set(number, State::Lost),
+            LaneEnd::ByPeer => self.set(number, PathState::ClosedByPeer),
+            LaneEnd::Lost => self.set(number, PathState::Lost),
         }
     }
 
     /// This end dials the lane of that number for the first time.
     pub(super) fn dialled(&mut self, number: u16) {
         if self.0.iter().all(|path| path.number != number) {
-            self.0.push(Path { number, state: State::Dialled });
+            self.0.push(Path { number, state: PathState::Dialled });
         }
     }
 
@@ -90,13 +90,13 @@ impl Paths {
     pub(super) fn dial_failed(&mut self, number: u16, refused: Option<Refused>) {
         let state = self.0.iter().find(|path| path.number == number).map(|path| path.state);
         match (state, refused) {
-            (Some(State::Dialled), _) => self.set(number, State::Unreached),
-            (Some(State::ClosedByPeer), Some(_))
-            | (Some(State::Lost | State::LostAndRefused), Some(Refused::Stream)) => {
-                self.set(number, State::Refused);
+            (Some(PathState::Dialled), _) => self.set(number, PathState::Unreached),
+            (Some(PathState::ClosedByPeer), Some(_))
+            | (Some(PathState::Lost | PathState::LostAndRefused), Some(Refused::Stream)) => {
+                self.set(number, PathState::Refused);
             }
-            (Some(State::Lost), Some(Refused::Connection)) => self.set(number, State::LostAndRefused),
-            (Some(State::LostAndRefused), None) => self.set(number, State::Lost),
+            (Some(PathState::Lost), Some(Refused::Connection)) => self.set(number, PathState::LostAndRefused),
+            (Some(PathState::LostAndRefused), None) => self.set(number, PathState::Lost),
             _ => {}
         }
     }
@@ -104,22 +104,22 @@ impl Paths {
     /// Whether the peer now refuses every lane that was up, and no other lane still waits for its
     /// first attempt.
     pub(super) fn are_refused(&self) -> bool {
-        self.are_all(|state| state == State::Refused)
+        self.are_all(|state| state == PathState::Refused)
     }
 
     /// Whether the peer's kernel has closed or refuses every lane that was up, and no other lane
     /// still waits for its first attempt.
     pub(super) fn are_shut(&self) -> bool {
-        self.are_all(|state| matches!(state, State::ClosedByPeer | State::LostAndRefused | State::Refused))
+        self.are_all(|state| matches!(state, PathState::ClosedByPeer | PathState::LostAndRefused | PathState::Refused))
     }
 
-    fn are_all(&self, are: impl Fn(State) -> bool) -> bool {
-        let was_up = |path: &&Path| path.state != State::Unreached;
+    fn are_all(&self, are: impl Fn(PathState) -> bool) -> bool {
+        let was_up = |path: &&Path| path.state != PathState::Unreached;
         let mut were_up = self.0.iter().filter(was_up).peekable();
         were_up.peek().is_some() && were_up.all(|path| are(path.state))
     }
 
-    fn set(&mut self, number: u16, state: State) {
+    fn set(&mut self, number: u16, state: PathState) {
         if let Some(path) = self.0.iter_mut().find(|path| path.number == number) {
             path.state = state;
         }

@@ -1,8 +1,8 @@
 //! One end of one lane, between the bytes of its connection and the [`Connection`] of its stream.
 //!
-//! [`LaneProtocol`] combines four parts. `Sender` chooses the next frame. `Receiver` decodes
-//! frames, and reads chunks straight into their final memory. `Progress` tells the stream the
-//! transport's figures, and `Closing` decides how the lane ends.
+//! [`LaneProtocol`] combines five parts. `Sender` chooses the next frame, and [`Outgoing`] has its
+//! bytes. `Receiver` decodes frames, and reads chunks straight into their final memory. `Progress`
+//! tells the stream the transport's figures, and `Closing` decides how the lane ends.
 
 mod closing;
 mod error;

@@ -1,18 +1,13 @@
 //! The sending half of a lane.
 
 use super::{StreamAccess, outgoing::Outgoing};
-use crate::{
-    connection::{LaneId, LaneTimeouts, NEEDS_NO_ROOM, Transmit},
-    seal::Sealer,
-};
+use crate::connection::{LaneId, LaneTimeouts, NEEDS_NO_ROOM, Transmit};
 use std::time::Instant;
 
 /// The sending half of a lane. It asks the stream for the next chunk, and puts it into frames.
 #[derive(Debug)]
 pub(super) struct Sender {
     lane: LaneId,
-    /// `None` while the bytes are lent.
-    outgoing: Option<Outgoing>,
     in_flight: u64,
     unsent: Option<UnsentLimit>,
 }
@@ -34,27 +29,27 @@ pub enum Next {
 }
 
 impl Sender {
-    /// Creates the half of a lane that has joined, with a `sealer` if its frames are sealed. At
-    /// most `max_unsent` bytes may wait unsent in the connection, if that can be limited.
-    pub(super) fn new(lane: LaneId, sealer: Option<Sealer>, max_unsent: Option<u64>) -> Self {
+    /// Creates the half of a lane that has joined. At most `max_unsent` bytes may wait unsent in
+    /// the connection, if that can be limited.
+    pub(super) fn new(lane: LaneId, max_unsent: Option<u64>) -> Self {
         let unsent = max_unsent.map(|max| UnsentLimit { max, current: max });
-        Self { lane, outgoing: Some(Outgoing::new(sealer)), in_flight: 0, unsent }
+        Self { lane, in_flight: 0, unsent }
     }
 
     pub(super) fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
-    /// Decides the next step when all that is outgoing is submitted. Returns the lane's timeouts
-    /// too.
+    /// Decides the next step, and puts the bytes into `outgoing`, of which all is submitted.
+    /// Returns the lane's timeouts too.
     pub(super) fn next<S: StreamAccess>(
         &mut self,
         now: Instant,
         stream: &mut S,
+        outgoing: &mut Outgoing,
         has_room: bool,
     ) -> (Next, LaneTimeouts) {
         let lane = self.lane;
-        let outgoing = self.outgoing.as_mut().expect(LENT);
         let control = outgoing.frames();
         let (transmit, chunk_length, timeouts);
         (transmit, chunk_length, self.in_flight, timeouts) = stream.with(|connection| {
@@ -78,30 +73,7 @@ impl Sender {
         };
         (next, timeouts)
     }
-
-    /// The bytes that leave next, unless they are lent.
-    pub(super) fn outgoing(&mut self) -> Option<&mut Outgoing> {
-        self.outgoing.as_mut()
-    }
-
-    /// Lends the outgoing bytes.
-    pub(super) fn lend(&mut self) -> Outgoing {
-        self.outgoing.take().expect(LENT)
-    }
-
-    /// Takes the outgoing bytes back.
-    pub(super) fn give_back(&mut self, outgoing: Outgoing) {
-        self.outgoing = Some(outgoing);
-    }
-
-    /// Whether nothing is outgoing.
-    pub(super) fn is_submitted(&self) -> bool {
-        self.outgoing.as_ref().is_some_and(Outgoing::is_submitted)
-    }
 }
-
-/// A driver that has lent the outgoing bytes does not ask for them.
-const LENT: &str = "the outgoing bytes are here";
 
 /// The bytes that may wait unsent in the connection. No other lane can take them, so they must be
 /// few on a slow lane.

@@ -110,8 +110,7 @@ fn draw_bars<'a>(comparison: &Comparison, plot: &Area<'a>) -> Drawn<'a> {
             ends.map(|end| EmptyElement::at(end) + PathElement::new([(0, -5), (0, 5)], BLACK.stroke_width(1))),
         )?;
         let beside = ("sans-serif", 14).into_font().color(&BLACK).pos(Pos::new(HPos::Left, VPos::Center));
-        chart
-            .draw_series([EmptyElement::at((max * BESIDE, middle())) + Text::new(figure(outcome), (0, 0), beside)])?;
+        chart.draw_series([EmptyElement::at((max * BESIDE, middle())) + Text::new(figure(outcome), (0, 0), beside)])?;
     }
     if let Some(ceiling) = comparison.of(Contender::PlainFlows) {
         let x = mbit(ceiling.goodput_bits_per_second.median);

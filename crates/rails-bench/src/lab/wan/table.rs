@@ -46,8 +46,7 @@ impl fmt::Display for WanComparison {
             let percent = |share: f64| format!("{:.3} %", share * 100.0);
             let goodput = &outcome.goodput_bits_per_second;
             let mark = if outcome.unplanned_drops == 0 { "" } else { " (void)" };
-            let rival =
-                |rival: &Spread| format!("{} [{}, {}]", mbit(rival.median), mbit(rival.min), mbit(rival.max));
+            let rival = |rival: &Spread| format!("{} [{}, {}]", mbit(rival.median), mbit(rival.min), mbit(rival.max));
             let figures = [
                 outcome.loss.to_string(),
                 format!("{}{mark}", outcome.transport),

@@ -30,6 +30,8 @@ use std::{
 pub struct LaneProtocol<B> {
     lane: LaneId,
     sender: Sender,
+    /// The bytes that leave next; `None` while they are lent.
+    outgoing: Option<Outgoing>,
     receiver: Receiver<B>,
     progress: Progress,
     closing: Closing,
@@ -49,7 +51,8 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         let (sealer, opener) = seals.map(|seals| (seals.sealer, seals.opener)).unzip();
         Self {
             lane,
-            sender: Sender::new(lane, sealer, max_unsent),
+            sender: Sender::new(lane, max_unsent),
+            outgoing: Some(Outgoing::new(sealer)),
             receiver: Receiver::new(lane, opener),
             progress: Progress::new(lane),
             closing: Closing::new(lane),
@@ -78,13 +81,14 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         if !self.is_sending() {
             return Next::Idle;
         }
-        if self.sender.outgoing().is_some_and(|outgoing| !outgoing.is_submitted()) {
+        let Some(outgoing) = &mut self.outgoing else { return Next::Idle };
+        if !outgoing.is_submitted() {
             return Next::Submit { unsent_limit: None };
         }
-        if !self.asks || self.is_lent() {
+        if !self.asks {
             return Next::Idle;
         }
-        let (next, timeouts) = self.sender.next(now, stream, has_room);
+        let (next, timeouts) = self.sender.next(now, stream, outgoing, has_room);
         self.asks = next != Next::Idle;
         self.note(timeouts);
         next
@@ -92,26 +96,26 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
 
     /// Whether the connection has taken everything that was outgoing.
     pub fn is_submitted(&self) -> bool {
-        self.sender.is_submitted()
+        self.outgoing.as_ref().is_some_and(Outgoing::is_submitted)
     }
 
     /// The bytes that the connection still has to take: headers, and payload behind them. They are
     /// prepared first, in time in proportion to the chunk.
     pub fn outgoing(&mut self) -> (&[u8], &[Bytes]) {
-        self.sender.outgoing().map_or((&[], &[]), Outgoing::bytes)
+        self.outgoing.as_mut().map_or((&[], &[]), Outgoing::bytes)
     }
 
     /// Notes that the connection has taken `bytes` of the outgoing bytes. Returns a chunk's length
     /// when the connection has taken all of it.
     pub fn submitted(&mut self, bytes: usize) -> Option<u32> {
-        let outgoing = self.sender.outgoing()?;
+        let outgoing = self.outgoing.as_mut()?;
         outgoing.submitted(bytes);
         outgoing.take_chunk()
     }
 
     /// The length of the chunk that leaves next, if it is still to be prepared; 0 if there is none.
-    pub fn unprepared_chunk(&mut self) -> u32 {
-        self.sender.outgoing().map_or(0, |outgoing| outgoing.unprepared())
+    pub fn unprepared_chunk(&self) -> u32 {
+        self.outgoing.as_ref().map_or(0, Outgoing::unprepared)
     }
 
     /// Lends the outgoing bytes, so that another thread prepares and submits them. Until the driver
@@ -120,19 +124,15 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
     /// # Panics
     /// If the bytes are lent.
     pub fn lend(&mut self) -> Outgoing {
-        self.sender.lend()
+        self.outgoing.take().expect("the outgoing bytes are here")
     }
 
     /// Takes the outgoing bytes back. Returns a chunk's length when the connection has taken all of
     /// it; if not, the driver submits the rest.
     pub fn give_back(&mut self, mut outgoing: Outgoing) -> Option<u32> {
         let chunk = outgoing.take_chunk();
-        self.sender.give_back(outgoing);
+        self.outgoing = Some(outgoing);
         chunk
-    }
-
-    fn is_lent(&mut self) -> bool {
-        self.sender.outgoing().is_none()
     }
 
     /// Ends sending: the driver has closed the sending side, or the connection has failed.

@@ -63,7 +63,8 @@ impl StreamShared {
     fn let_wait(self: &Arc<Self>, lane: &ActiveLane) {
         // The watch of the lane's task looks after the writes of a task whose turn does not end.
         if !lane.is_watched() {
-            return Access::elsewhere(self, lane).transmit_inline();
+            Access::elsewhere(self, lane).transmit_inline();
+            return self.with(|_| ());
         }
         self.add_waiting(lane.id);
         // The runtime polls it after this turn. If the runtime ends instead, it is dropped.

@@ -8,8 +8,8 @@ use plotters::{
 };
 use std::path::Path;
 
-/// Draws a comparison into an SVG file: medians on a line for each transport, minimum and maximum as
-/// whiskers. The losses are spaced evenly.
+/// Draws a comparison into an SVG file: medians on a line for each transport, minimum and maximum
+/// as whiskers. The losses are spaced evenly.
 ///
 /// # Errors
 /// [`ChartError`].

@@ -26,6 +26,10 @@ impl<'a> UsedLane<'a> {
         self.interface
     }
 
+    pub(super) fn address(self) -> Option<IpAddr> {
+        self.address
+    }
+
     pub(super) fn is_on(&self, nic: &Nic) -> bool {
         self.interface == Some(&nic.name)
     }
@@ -65,17 +69,13 @@ pub(super) fn next_lane<'a>(earlier: &[UsedLane<'_>], nic: &'a Nic) -> Lane<'a> 
     Lane { nic: Some(nic), address: first, end: LocalEnd::Device(device) }
 }
 
-/// The addresses that each lane may begin at. An address that one rail is planned for is no other
-/// rail's.
-pub(super) fn divide(lanes: &[Option<&Lane<'_>>]) -> Vec<Vec<InterfaceAddress>> {
-    let planned: Vec<IpAddr> = lanes.iter().filter_map(|lane| lane.as_ref()?.address).collect();
-    let own = |lane: &Option<&Lane<'_>>| {
-        let Some(lane) = lane else { return Vec::new() };
-        let mut addresses = usable_addresses(lane);
-        addresses.retain(|held| Some(held.ip) == lane.address || !planned.contains(&held.ip));
-        addresses
-    };
-    lanes.iter().map(own).collect()
+/// The addresses that a lane may begin at, beside lanes that are planned for the addresses
+/// `planned`. An address that one rail is planned for is no other rail's.
+pub(super) fn own_addresses(lane: Option<&Lane<'_>>, planned: &[IpAddr]) -> Vec<InterfaceAddress> {
+    let Some(lane) = lane else { return Vec::new() };
+    let mut addresses = usable_addresses(lane);
+    addresses.retain(|held| Some(held.ip) == lane.address || !planned.contains(&held.ip));
+    addresses
 }
 
 /// Whether the interface has the address; the loopback interface has all of 127.0.0.0/8, though one
@@ -113,7 +113,7 @@ pub(super) fn is_usable(address: IpAddr) -> bool {
 
 /// The addresses that a lane may begin at: one address, or all addresses of its interface. Where
 /// the routes decide, the one at which they have it begin.
-pub(super) fn usable_addresses(lane: &Lane<'_>) -> Vec<InterfaceAddress> {
+fn usable_addresses(lane: &Lane<'_>) -> Vec<InterfaceAddress> {
     let held = lane.nic.map(|nic| nic.addresses.as_slice()).unwrap_or_default();
     match (&lane.end, lane.address) {
         (LocalEnd::Address(_) | LocalEnd::DeviceAddress { .. } | LocalEnd::Any, Some(ip)) => held

@@ -2,7 +2,7 @@
 
 use super::{
     PlanError, PlannedRail, RailPlan, RailRequest,
-    addresses::divide,
+    addresses::{UsedLane, own_addresses},
     capacity::expected,
     cpus::core_around,
     exclusive::divide_nics,
@@ -11,7 +11,7 @@ use super::{
     notes::notes,
     problem::Problem,
     resolve::{RequestedRails, requested, resolve},
-    tasks::place_tasks,
+    tasks::{PlacedRail, place_tasks},
 };
 use rails_bind::claims::Resources;
 use rails_topo::{CpuSet, Topology};
@@ -60,16 +60,15 @@ fn plan_unclaimed(topology: &Topology, request: &RailRequest) -> Result<RailPlan
     let RequestedRails { rails, rejected_nics, notes: mut all_notes } = requested(&problem)?;
     let lanes = place_lanes(&problem, resolve(&problem, rails))?;
     let placed = place_tasks(&problem, lanes)?;
-    let lanes: Vec<_> = placed.iter().map(|rail| rail.lane.rail.lane.as_ref()).collect();
-    let addresses = divide(&lanes);
-    let interfaces: Vec<_> = placed.iter().map(|rail| Some(rail.lane.rail.nic()?.name.as_str())).collect();
+    let lanes: Vec<UsedLane<'_>> = placed.iter().map(|rail| rail.lane.rail.lane.as_ref().into()).collect();
+    let interfaces: Vec<_> = lanes.iter().map(|lane| lane.interface()).collect();
     let shares = divide_nics(&problem, &interfaces);
-    let rails: Vec<PlannedRail> = placed
-        .into_iter()
-        .zip(addresses)
-        .zip(shares)
-        .map(|((rail, addresses), share)| explain(&problem, rail, addresses, share))
-        .collect();
+    let addresses: Vec<_> = lanes.iter().filter_map(|lane| lane.address()).collect();
+    let plan = |(rail, share): (PlacedRail<'_>, _)| {
+        let own = own_addresses(rail.lane.rail.lane.as_ref(), &addresses);
+        explain(&problem, rail, own, share)
+    };
+    let rails: Vec<PlannedRail> = placed.into_iter().zip(shares).map(plan).collect();
     all_notes.extend(notes(&problem, &rails));
     Ok(RailPlan { expected: expected(problem.locality(), &rails), rails, rejected_nics, notes: all_notes })
 }

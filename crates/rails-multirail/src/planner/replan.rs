@@ -2,7 +2,7 @@
 
 use super::{
     PlanError, PlannedRail, RailRequest, Which,
-    addresses::{Lane, UsedLane, has_address, next_lane, usable_addresses},
+    addresses::{Lane, UsedLane, has_address, next_lane, own_addresses},
     cpus::place_rank,
     exclusive::{NicShare, divide_nics},
     explain::{explain, explain_kept},
@@ -15,6 +15,7 @@ use super::{
 };
 use rails_bind::claims::Resources;
 use rails_topo::{CpuId, CpuSet, Nic, Topology};
+use std::net::IpAddr;
 
 /// A running rail, planned again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,10 +59,12 @@ pub fn replan_rails(
         let next = place_again(&problem, present, &replaced);
         replaced.push(next);
     }
-    let interfaces: Vec<_> = replaced.iter().map(|rail| rail.place.lane().interface()).collect();
+    let lanes: Vec<UsedLane<'_>> = replaced.iter().map(|rail| rail.place.lane()).collect();
+    let interfaces: Vec<_> = lanes.iter().map(|lane| lane.interface()).collect();
     let shares = divide_nics(&problem, &interfaces);
+    let addresses: Vec<_> = lanes.iter().filter_map(|lane| lane.address()).collect();
     let plan = |((old, Replaced { place, unmet }), share): ((&PlannedRail, Replaced<'_>), Option<NicShare>)| {
-        compare(&problem, old, place.explain(&problem, share), unmet)
+        compare(&problem, old, place.explain(&problem, &addresses, share), unmet)
     };
     Ok(present.iter().zip(replaced).zip(shares).map(plan).collect())
 }
@@ -94,10 +97,11 @@ impl<'a> NewPlace<'a> {
         }
     }
 
-    fn explain(self, problem: &Problem<'_>, share: Option<NicShare>) -> PlannedRail {
+    /// The rail's plan, beside rails that are planned for the addresses `planned`.
+    fn explain(self, problem: &Problem<'_>, planned: &[IpAddr], share: Option<NicShare>) -> PlannedRail {
         match (self, share) {
             (Self::Planned(rail), share) => {
-                let addresses = rail.lane.rail.lane.as_ref().map(usable_addresses).unwrap_or_default();
+                let addresses = own_addresses(rail.lane.rail.lane.as_ref(), planned);
                 explain(problem, *rail, addresses, share)
             }
             (Self::Kept(rail), Some(share)) => explain_kept(rail, share),

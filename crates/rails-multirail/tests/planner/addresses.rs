@@ -3,7 +3,7 @@
 use crate::{loopback, nic, planned, refused, two_packages};
 use rails_multirail::{
     LaneAddress, MultiRailListener, MultiRailStream, RailPlan, RailRequest, Rails, Security, StreamOptions, plan_rails,
-    planner::{LocalEnd, PlanError},
+    planner::{LocalEnd, PlanError, replan_rails},
 };
 use rails_topo::{InterfaceAddress, Nic, NicKind, Topology};
 use std::{
@@ -60,6 +60,17 @@ fn interfaces_of_unknown_kind_can_have_rails() {
     let rejected: Vec<&str> = plan.rejected_nics.iter().map(|nic| nic.reason.as_str()).collect();
     assert_eq!(rejected, ["it has no address", "its link is down"]);
     assert!(plan.to_string().contains("lane eth0 from 10.0.0.1 (/sys does not show it; speed unknown)"), "{plan}");
+}
+
+#[test]
+fn rails_planned_again_share_no_address() {
+    let eth0 = with_addresses(nic("eth0", 0, 10, "10.0.0.1"), &["10.0.0.1", "fd00::1", "10.0.0.2"]);
+    let machine = two_packages(vec![eth0, loopback()]);
+    let request: RailRequest = "eth0,eth0".parse().unwrap();
+    let plan = plan_rails(&machine, &request).unwrap();
+    let again = replan_rails(&machine, &request, &plan.rails).unwrap();
+    let again: Vec<_> = again.iter().map(|rail| &rail.planned.addresses).collect();
+    assert_eq!(again, plan.rails.iter().map(|rail| &rail.addresses).collect::<Vec<_>>());
 }
 
 #[test]

@@ -24,7 +24,7 @@ impl MetricsArgs {
         if to.as_os_str() == "-" {
             return Ok(crate::print::result(text)?);
         }
-        std::fs::write(to, text).with_context(|| format!("--prometheus: cannot write {}", to.display()))
+        crate::output_file::write(to, text).with_context(|| format!("--prometheus: cannot write {}", to.display()))
     }
 
     /// Does nothing: this build is without Prometheus.

@@ -3,10 +3,10 @@
 use crate::util::{rails_bench, run, start, stderr, text, wait_for};
 use rails_lab::Sandbox;
 use std::{
-    fs,
+    fs::{self, File},
     os::unix::fs::PermissionsExt,
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 /// Runs the program where no file may have more than 256 bytes.
@@ -54,3 +54,18 @@ fn old_file_outlives_a_new_one_without_room() {
     assert!(fs::read_to_string(&file).unwrap().ends_with("</svg>\n"));
     assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o640);
 }
+
+#[test]
+fn results_that_cannot_be_written_are_an_error() {
+    for args in [&["topo"][..], &["topo", "--svg", "-"], &["plan", "--rails", "loopback"], &["undo", "--list"]] {
+        let output = rails_bench(args.iter().copied()).stdout(full()).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output)), (Some(1), format!("error: {FULL}\n")), "{args:?}");
+    }
+}
+
+/// A device that takes nothing (full(4)).
+fn full() -> File {
+    File::options().write(true).open("/dev/full").unwrap()
+}
+
+const FULL: &str = "cannot write to stdout: No space left on device (os error 28)";

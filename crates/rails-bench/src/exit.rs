@@ -6,8 +6,8 @@ use rails_multirail::{
     OpenError, StreamError,
     error::{FailedLane, JoinError},
 };
-use rails_net::{BindEndError, ConnectError};
-use std::{error::Error, fmt, io, process::ExitCode, sync::Arc};
+use rails_net::{BindEndError, ConnectError, Repeated};
+use std::{error::Error, fmt, io, process::ExitCode, sync::Arc, time::Instant};
 
 /// The result of a command that ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +76,15 @@ pub fn explain(error: &anyhow::Error) -> ExitCode {
             }
             ExitCode::FAILURE
         }
+    }
+}
+
+/// [`explain`]s an error of a command that goes on, once a minute per text at most: others decide
+/// how often it comes.
+pub(crate) fn explain_seldom(error: &anyhow::Error) {
+    match EXPLAINED.due(Instant::now(), &format!("{error:#}")) {
+        Some(_) => drop(explain(error)),
+        None => tracing::debug!(error = format!("{error:#}"), "an error that was explained before"),
     }
 }
 
@@ -155,6 +164,9 @@ impl Error for Helped {
         self.error.source()
     }
 }
+
+/// The errors that were explained.
+static EXPLAINED: Repeated = Repeated::new();
 
 /// The exit code of a wrong command line, as clap's.
 const USAGE: u8 = 2;

@@ -1,6 +1,6 @@
 //! Disks and pipes that take no more: results that cannot be written.
 
-use crate::util::{rails_bench, run, start, stderr, text, wait_for};
+use crate::util::{interrupt, rails_bench, run, start, stderr, text, wait_for, watch_stderr};
 use rails_lab::Sandbox;
 use std::{
     fs::{self, File},
@@ -53,6 +53,26 @@ fn old_file_outlives_a_new_one_without_room() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(fs::read_to_string(&file).unwrap().ends_with("</svg>\n"));
     assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+}
+
+#[test]
+fn serve_outlives_results_that_cannot_be_written() {
+    for how in [&[][..], &["--plain"], &["--json"]] {
+        let serve = ["serve", "--listen", "127.0.0.1:0", "--insecure"];
+        let mut serve = rails_bench(serve.iter().chain(how).copied());
+        let mut serve = serve.stdout(full()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = watch_stderr(&mut serve);
+        let address = wait_for(&lines, "listening on ").trim_start_matches("listening on ").to_owned();
+        for _ in 0..2 {
+            let stream = ["stream", "--to", &address, "--insecure", "--bytes", "1MiB"];
+            let output = run(stream.iter().chain(how).copied());
+            assert!(output.status.success(), "{how:?}: {}", stderr(&output));
+        }
+        interrupt(serve.id());
+        assert_eq!(serve.wait().unwrap().code(), Some(130));
+        let said: Vec<String> = lines.iter().filter(|line| line.starts_with("error: ")).collect();
+        assert_eq!(said, [format!("error: {FULL}")], "{how:?}");
+    }
 }
 
 #[test]

@@ -194,3 +194,21 @@ fn netns_loopback_that_is_down_is_named() {
         assert!(stderr(&output).contains("take `ip link set lo up`"), "{}", stderr(&output));
     }
 }
+
+#[test]
+#[ignore = "needs root: it makes a network namespace"]
+fn netns_range_of_ports_that_is_used_up_is_named() {
+    let script = "ip link set lo up && sysctl -qw net.ipv4.ip_local_port_range='40000 40003' \
+                  net.ipv4.ip_local_reserved_ports=40000-40003 && exec \"$@\"";
+    for args in [&["demo", "--size", "1KiB"][..], &["serve", "--insecure", "--listen", "127.0.0.1:0"]] {
+        let program = rails_bench(args.iter().copied());
+        let mut alone = Command::new("unshare");
+        alone.args(["--net", "sh", "-c", script, "sh"]).arg(program.get_program()).args(program.get_args());
+        let output = alone.output().expect("unshare can be started");
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        for part in ["127.0.0.1:0", "Address already in use", "help: ", "`sysctl net.ipv4.ip_local_port_range`"] {
+            assert!(said.contains(part), "`{part}` is not in:\n{said}");
+        }
+    }
+}

@@ -100,8 +100,15 @@ fn a_secret_that_is_none_is_refused_and_never_shown() {
     let output = rails_bench(send[..4].iter().copied()).env("RAILS_SECRET", "brief").output().unwrap();
     check(&output, 2, &["RAILS_SECRET: ", "this one has 5"]);
     assert!(!stderr(&output).contains("brief"));
-    refused(send.into_iter().chain(["/no/such"]), 1, &["error: --secret-file /no/such: "]);
+    refused(
+        send.into_iter().chain(["/no/such"]),
+        1,
+        &["error: --secret-file /no/such: No such file", "help: ", "urandom"],
+    );
     refused(send.into_iter().chain(["/dev/zero"]), 1, &["longer than"]);
+    let output = run(send.into_iter().chain(["/dev/null"]));
+    check(&output, 2, &["error: --secret-file /dev/null: ", "at least 16 bytes, this one has 0"]);
+    assert!(!stderr(&output).contains("chmod"), "{}", stderr(&output));
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub(crate) mod tasks;
 pub(crate) mod topo;
 pub(crate) mod undo;
 
-use crate::{measure::latency::LONGEST, output_file, size};
+use crate::{exit::Help, measure::latency::LONGEST, output_file, size};
 use anyhow::{Context, Result, ensure};
 use rails_multirail::Decisions;
 use std::{path::Path, time::Duration};
@@ -32,6 +32,12 @@ pub(crate) fn seconds(text: &str) -> Result<Duration> {
     let seconds: f64 = text.parse()?;
     ensure!(seconds > 0.0 && seconds <= 86_400.0, "it is more than 0 and at most 86400");
     Ok(Duration::from_secs_f64(seconds))
+}
+
+/// An error if the folder that a flag names does not exist: a misspelt one would seem to be empty.
+fn ensure_exists(flag: &str, folder: &Path) -> Result<()> {
+    let found = folder.metadata().with_context(|| format!("{flag}: cannot open `{}`", folder.display()));
+    found.map(drop).map_err(|error| error.help(format!("{flag} can be left out for the usual folder")))
 }
 
 /// Writes a stream's decisions to the file of `--record-decisions`, if it was given.

@@ -3,7 +3,7 @@
 //! ([`rails_proto::admission`]).
 
 use crate::{
-    exit::explain,
+    exit::explain_seldom,
     purpose::{self, GreetingError, InMessages, PeerLeft, Purpose},
     reset::{self, MessageStream},
     stop::Stopped,
@@ -76,7 +76,7 @@ impl<G: IncomingStream> Admission<G> {
     }
 
     /// The next stream from a peer that runs the counterpart of this command. The stream waits for
-    /// its turn. Streams that do not fit are reported by `log_fault` and left out. Cancel safe.
+    /// its turn. Streams that do not fit are explained and left out. Cancel safe.
     ///
     /// # Errors
     /// [`ListenerClosed`] or [`GreeterGone`]: [no stream comes](is_last) any more.
@@ -122,15 +122,6 @@ pub(crate) fn is_passed_over(error: &anyhow::Error, once: bool) -> bool {
     !is_last(error) && (!once || error.is::<PeerLeft>() || GaveWay::is_why(error))
 }
 
-/// Logs the reason why a stream got no turn, once a minute per reason at most, because strangers
-/// decide how many there are.
-fn log_fault(fault: &anyhow::Error) {
-    match FAULTS.due(Instant::now(), &format!("{fault:#}")) {
-        Some(_) => drop(explain(fault)),
-        None => tracing::debug!(error = format!("{fault:#}"), "a stream got no turn"),
-    }
-}
-
 /// Accepts streams until the queue is given up, and keeps the listener as long, because lost lanes
 /// reconnect to it. If the listener closes by itself, streams that have come are still taken.
 async fn accept_streams<D: StreamListener>(
@@ -158,7 +149,7 @@ async fn accept_streams<D: StreamListener>(
                 places.leave(place);
                 match greeted {
                     Some(Ok(stream)) => drop(leaving.spawn(enqueue(stream, queue.clone()))),
-                    Some(Err(fault)) => log_fault(&fault),
+                    Some(Err(fault)) => explain_seldom(&fault),
                     None => {}
                 }
             }
@@ -366,8 +357,6 @@ pub(crate) async fn wait_out(error: AcceptError) -> Result<(), ListenerClosed> {
     Ok(())
 }
 
-/// The logged reasons why streams got no turn.
-static FAULTS: Repeated = Repeated::new();
 /// The logged reasons why no connection was accepted.
 static SHORTAGES: Repeated = Repeated::new();
 /// The length of the queue. As many again may wait for a place in it; further streams wait in the

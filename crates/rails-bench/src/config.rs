@@ -8,7 +8,9 @@ use rails_topo::{
     config::{self, Config, SYSTEM_FILE},
 };
 use std::{
-    env, fs,
+    env,
+    fs::File,
+    io::Read,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
@@ -57,7 +59,9 @@ pub(crate) fn of_another(topology: Topology, more: &[PathBuf]) -> Result<Topolog
 pub(crate) fn is_toml(path: &Path) -> bool {
     let is_named_so = path.extension().is_some_and(|extension| extension == "toml");
     // Errors in a file with a TOML name are reported when it is read.
-    is_named_so || fs::read_to_string(path).is_ok_and(|text| Config::is_toml(&text))
+    let mut text = String::new();
+    let mut read = || File::open(path)?.take(LONGEST).read_to_string(&mut text);
+    is_named_so || read().is_ok_and(|_| Config::is_toml(&text))
 }
 
 fn named(topology: Topology, args: &ConfigArgs, more: &[PathBuf]) -> Result<Topology> {
@@ -68,6 +72,9 @@ fn named(topology: Topology, args: &ConfigArgs, more: &[PathBuf]) -> Result<Topo
 fn applied(topology: Topology, layers: &[Config]) -> Result<Topology> {
     layers.iter().try_fold(topology, |topology, layer| Ok(config::apply(&topology, layer)?))
 }
+
+/// The bytes by which a file of facts is known: `Config::read` takes no longer one.
+const LONGEST: u64 = 256 << 10;
 
 /// The files that may be missing, the weakest first.
 fn usual_files() -> Vec<PathBuf> {

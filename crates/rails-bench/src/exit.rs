@@ -4,10 +4,10 @@ use crate::print;
 use nix::libc;
 use rails_multirail::{
     OpenError, StreamError,
-    error::{FailedLane, JoinError},
+    error::{BindListenerError, FailedLane, JoinError},
 };
-use rails_net::{BindEndError, ConnectError};
-use std::{error::Error, fmt, io, process::ExitCode, sync::Arc};
+use rails_net::{BindEndError, ConnectError, ListenError, Repeated};
+use std::{error::Error, fmt, io, process::ExitCode, sync::Arc, time::Instant};
 
 /// The result of a command that ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,11 +71,20 @@ pub fn explain(error: &anyhow::Error) -> ExitCode {
             if suggests_large_packets_lost(error) {
                 print::note("help: try `--mss 1200` at both ends, or `sysctl net.ipv4.tcp_mtu_probing=1`");
             }
-            if let Some(help) = error.chain().find_map(unmade).and_then(help_for_connection) {
+            if let Some(help) = error.chain().find_map(help_for_refusal) {
                 print::note(format_args!("help: {help}"));
             }
             ExitCode::FAILURE
         }
+    }
+}
+
+/// [`explain`]s an error of a command that goes on, once a minute per text at most: others decide
+/// how often it comes.
+pub(crate) fn explain_seldom(error: &anyhow::Error) {
+    match EXPLAINED.due(Instant::now(), &format!("{error:#}")) {
+        Some(_) => drop(explain(error)),
+        None => tracing::debug!(error = format!("{error:#}"), "an error that was explained before"),
     }
 }
 
@@ -85,6 +94,18 @@ fn suggests_large_packets_lost(error: &anyhow::Error) -> bool {
     let inner = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()?.get_ref());
     let mut streams = inner.filter_map(|inner| inner.downcast_ref::<StreamError>());
     streams.any(|stream| stream.failure.suggests_large_packets_lost())
+}
+
+/// A remedy for a connection or a listener that this machine refused to make.
+fn help_for_refusal(cause: &(dyn Error + 'static)) -> Option<&'static str> {
+    match cause.downcast_ref() {
+        Some(BindListenerError::Listen(ListenError::LocalEnd(BindEndError::Address { address, source })))
+            if address.port() == 0 && source.raw_os_error() == Some(libc::EADDRINUSE) =>
+        {
+            Some(PORTS_TAKEN)
+        }
+        _ => unmade(cause).and_then(help_for_connection),
+    }
 }
 
 /// The connection error of the first lane that has one.
@@ -110,10 +131,7 @@ pub(crate) fn help_for_connection(error: &ConnectError) -> Option<&'static str> 
             "`ip route get ADDR` prints the route that the kernel chooses; this machine's own addresses take `ip link set \
              lo up`",
         ),
-        (ConnectError::Call { .. }, libc::EADDRNOTAVAIL) | (_, libc::EADDRINUSE) => Some(
-            "every local port may be taken: `ss -tan` lists them, and `sysctl net.ipv4.ip_local_port_range` has their \
-             range",
-        ),
+        (ConnectError::Call { .. }, libc::EADDRNOTAVAIL) | (_, libc::EADDRINUSE) => Some(PORTS_TAKEN),
         _ => None,
     }
 }
@@ -155,6 +173,13 @@ impl Error for Helped {
         self.error.source()
     }
 }
+
+/// A remedy where the kernel finds no free port.
+pub(crate) const PORTS_TAKEN: &str = "every local port may be taken: `ss -tan` lists them, and `sysctl \
+                                      net.ipv4.ip_local_port_range` has their range";
+
+/// The errors that were explained.
+static EXPLAINED: Repeated = Repeated::new();
 
 /// The exit code of a wrong command line, as clap's.
 const USAGE: u8 = 2;

@@ -15,6 +15,11 @@ pub(crate) struct JournalArgs {
 }
 
 impl JournalArgs {
+    /// The folder that the flag names.
+    pub(crate) fn named(&self) -> Option<&Path> {
+        self.journal.as_deref()
+    }
+
     /// The journal, made if it does not exist.
     pub(crate) fn open(&self) -> Result<Journal> {
         let journal = match &self.journal {

@@ -53,6 +53,8 @@ mod logs;
 #[cfg(feature = "cli")]
 mod measure;
 #[cfg(feature = "cli")]
+mod output_file;
+#[cfg(feature = "cli")]
 mod purpose;
 #[cfg(feature = "cli")]
 mod rate;

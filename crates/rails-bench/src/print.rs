@@ -2,6 +2,7 @@
 //! the way.
 
 use crate::bar;
+use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Row, Table, presets::UTF8_HORIZONTAL_ONLY};
 use std::{
     fmt,
@@ -12,7 +13,7 @@ use std::{
 ///
 /// # Errors
 /// The operating system's error. A reader that is gone (`rails-bench topo | head -1`) is no error.
-pub(crate) fn result(text: impl fmt::Display) -> io::Result<()> {
+pub(crate) fn result(text: impl fmt::Display) -> Result<()> {
     let written = bar::suspend(|| {
         let mut out = io::stdout().lock();
         write!(out, "{text}")?;
@@ -20,7 +21,7 @@ pub(crate) fn result(text: impl fmt::Display) -> io::Result<()> {
     });
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
+        written => written.context("cannot write to stdout"),
     }
 }
 

@@ -1,12 +1,15 @@
 //! The security of streams: a secret from a file or the environment, TLS, or explicitly none.
 
-use crate::{exit::Helped, print};
+use crate::{
+    exit::{Help, Helped},
+    print,
+};
 use anyhow::{Context, Result};
 use rails_multirail::{Secret, Security};
 use std::{
     env,
     fs::File,
-    io::Read,
+    io::{ErrorKind, Read},
     os::unix::{ffi::OsStringExt, fs::PermissionsExt},
     path::{Path, PathBuf},
 };
@@ -66,8 +69,7 @@ impl JoinArgs {
                     let tls = if cfg!(feature = "tls") { ", or use TLS" } else { "" };
                     format!("no join secret: give --secret-file PATH, or set {VARIABLE}{tls}, or say --insecure")
                 },
-                "make one with `(umask 077; head -c 32 /dev/urandom | base64 > secret)`, copy it to the other machine, \
-                 and give `--secret-file secret` at both ends",
+                MAKE_ONE,
             )),
             _ => Err(Helped::usage(
                 format_args!(
@@ -91,9 +93,14 @@ fn encrypted(_: Secret) -> Result<Security> {
 
 fn read(path: &Path) -> Result<Vec<u8>> {
     let context = || format!("--secret-file {}", path.display());
-    let file = File::open(path).with_context(context)?;
-    let mode = file.metadata().with_context(context)?.permissions().mode();
-    if mode & 0o077 != 0 {
+    let file = File::open(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => anyhow::Error::new(error).context(context()).help(MAKE_ONE),
+        _ => anyhow::Error::new(error).context(context()),
+    })?;
+    let metadata = file.metadata().with_context(context)?;
+    let mode = metadata.permissions().mode();
+    // The mode of a pipe or a device protects no secret.
+    if metadata.is_file() && mode & 0o077 != 0 {
         print::note(format_args!(
             "warning: {} is open to others than its owner (mode {:o}): it is no secret to them; mend it with `chmod 600 {0}`",
             path.display(),
@@ -113,11 +120,12 @@ fn pre_shared(mut secret: Vec<u8>, from: &str) -> Result<Secret> {
         secret.pop();
         secret.pop_if(|byte| *byte == b'\r');
     }
-    Secret::pre_shared(&secret).map_err(|error| {
-        let help = "make one with `(umask 077; head -c 32 /dev/urandom | base64 > secret)`";
-        Helped::usage(format_args!("{from}: {error}"), help)
-    })
+    Secret::pre_shared(&secret).map_err(|error| Helped::usage(format_args!("{from}: {error}"), MAKE_ONE))
 }
+
+/// The remedy for a secret that is missing or too short.
+const MAKE_ONE: &str = "make one with `(umask 077; head -c 32 /dev/urandom | base64 > secret)`, copy it to the other \
+                        machine, and give `--secret-file secret` at both ends";
 
 /// The variable with the secret, where it stands in no file.
 const VARIABLE: &str = "RAILS_SECRET";

@@ -1,8 +1,8 @@
 //! Models as JSON.
 
-use crate::Topology;
+use crate::{Topology, saved};
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -42,10 +42,11 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// [`SnapshotError`]: the file cannot be read, is something else, or contradicts itself.
+    /// [`SnapshotError`]: the file cannot be read, is longer than 256 MiB, is something else, or
+    /// contradicts itself.
     pub fn from_snapshot(path: impl AsRef<Path>) -> Result<Self, SnapshotError> {
         let path = path.as_ref();
-        let json = fs::read(path).map_err(|source| SnapshotError::Read { path: path.to_owned(), source })?;
+        let json = saved::read(path).map_err(|source| SnapshotError::Read { path: path.to_owned(), source })?;
         let topology: Self = serde_json::from_slice(&json)
             .map_err(|source| SnapshotError::NotAModel { path: path.to_owned(), source: Box::new(source) })?;
         match topology.contradiction() {

@@ -16,8 +16,9 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// [`XmlError`]: the file cannot be read, is something else, is of a version that the installed hwloc does not
-    /// know (hwloc 2 does not read version 3), is damaged, or this build is without hwloc.
+    /// [`XmlError`]: the file cannot be read, is longer than 256 MiB, is something else, is of a version
+    /// that the installed hwloc does not know (hwloc 2 does not read version 3), is damaged, or
+    /// this build is without hwloc.
     pub fn from_xml(path: impl AsRef<Path>) -> Result<Self, XmlError> {
         read(path.as_ref())
     }

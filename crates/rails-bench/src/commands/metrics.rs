@@ -22,9 +22,9 @@ impl MetricsArgs {
         let (Some(to), Some(stats)) = (&self.prometheus, stats) else { return Ok(()) };
         let text = stats.to_prometheus(&[]);
         if to.as_os_str() == "-" {
-            return Ok(crate::print::result(text)?);
+            return crate::print::result(text);
         }
-        std::fs::write(to, text).with_context(|| format!("--prometheus: cannot write {}", to.display()))
+        crate::output_file::write(to, text).with_context(|| format!("--prometheus: cannot write {}", to.display()))
     }
 
     /// Does nothing: this build is without Prometheus.

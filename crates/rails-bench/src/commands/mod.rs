@@ -15,10 +15,10 @@ pub(crate) mod tasks;
 pub(crate) mod topo;
 pub(crate) mod undo;
 
-use crate::{measure::latency::LONGEST, size};
+use crate::{exit::Help, measure::latency::LONGEST, output_file, size};
 use anyhow::{Context, Result, ensure};
 use rails_multirail::Decisions;
-use std::{fs, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 /// Reads the length of a message of round trips.
 pub(crate) fn message(text: &str) -> Result<u32, String> {
@@ -34,8 +34,15 @@ pub(crate) fn seconds(text: &str) -> Result<Duration> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// An error if the folder that a flag names does not exist: a misspelt one would seem to be empty.
+fn ensure_exists(flag: &str, folder: &Path) -> Result<()> {
+    let found = folder.metadata().with_context(|| format!("{flag}: cannot open `{}`", folder.display()));
+    found.map(drop).map_err(|error| error.help(format!("{flag} can be left out for the usual folder")))
+}
+
 /// Writes a stream's decisions to the file of `--record-decisions`, if it was given.
 fn write_decisions(to: Option<&Path>, decisions: &Decisions) -> Result<()> {
     let (Some(to), Some(record)) = (to, decisions.take()) else { return Ok(()) };
-    fs::write(to, record.to_string()).with_context(|| format!("--record-decisions: cannot write {}", to.display()))
+    output_file::write(to, record.to_string())
+        .with_context(|| format!("--record-decisions: cannot write {}", to.display()))
 }

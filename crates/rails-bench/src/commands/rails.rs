@@ -32,6 +32,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
+    if let Some(folder) = &args.claims {
+        super::ensure_exists("--claims", folder)?;
+    }
     let claims = args.claims.as_ref().map_or_else(Claims::machine, Claims::at);
     let holders = list(&claims, args.claims.is_some())?;
     if args.json {

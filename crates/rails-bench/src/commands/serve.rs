@@ -5,7 +5,7 @@ use crate::{
     admission::{Admission, is_passed_over},
     duration,
     endpoint::{Address, Endpoint, StreamArgs, addresses_of, not_listening, say_listening, socket, sockets},
-    exit::{Exit, explain},
+    exit::{Exit, explain, explain_seldom},
     measure::{Received, Watch, mptcp, plain, series::Series, striped},
     placement::RailsArgs,
     print,
@@ -70,7 +70,7 @@ pub(crate) struct Args {
 
 /// The receiver's report of a measurement.
 #[derive(Serialize)]
-struct Report {
+struct Report<'a> {
     bytes: u64,
     seconds: f64,
     receiver_goodput_bits_per_second: f64,
@@ -78,9 +78,9 @@ struct Report {
     wrong_at: Option<u64>,
     /// The security of the stream; `None` for plain flows.
     security: Option<String>,
-    receiver: Side,
+    receiver: &'a Side,
     #[serde(skip_serializing_if = "Option::is_none")]
-    series: Option<Series>,
+    series: Option<&'a Series>,
 }
 
 pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
@@ -129,7 +129,7 @@ async fn serve_streams(
             striped::receive(stream, &endpoint.topology, &endpoint.rails, args.watch(), stop).await
         };
         match received.await {
-            Ok(received) => say(args, endpoint, received, details)?,
+            Ok(received) => say(args, endpoint, &received, details)?,
             Err(error) if is_passed_over(&error, args.once) => {
                 explain(&error);
                 continue;
@@ -149,7 +149,7 @@ async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[LaneAddress]
     say_listening(&listeners.local_addrs().into_iter().map(Into::into).collect::<Vec<_>>());
     loop {
         match listeners.receive(rails, &endpoint.topology, args.watch()).await {
-            Ok(received) => say(args, endpoint, received, details)?,
+            Ok(received) => say(args, endpoint, &received, details)?,
             Err(error) if is_passed_over(&error, args.once) => {
                 explain(&error);
                 continue;
@@ -169,7 +169,7 @@ async fn serve_mptcp(args: &Args, endpoint: &Endpoint, addresses: &[LaneAddress]
     let mut sink = mptcp::Sink::of(listener, &endpoint.rails).await?;
     loop {
         match sink.receive(&endpoint.rails, &endpoint.topology, args.watch()).await {
-            Ok(received) => say(args, endpoint, received, details)?,
+            Ok(received) => say(args, endpoint, &received, details)?,
             Err(error) if is_passed_over(&error, args.once) => {
                 explain(&error);
                 continue;
@@ -182,21 +182,32 @@ async fn serve_mptcp(args: &Args, endpoint: &Endpoint, addresses: &[LaneAddress]
     }
 }
 
-fn say(args: &Args, endpoint: &Endpoint, received: Received, details: bool) -> Result<()> {
-    let Received { count, goodput_bits_per_second: goodput, side: receiver, series, stats } = received;
+/// Tells of a measurement. One of several whose results cannot be written is no reason to refuse
+/// those to come.
+fn say(args: &Args, endpoint: &Endpoint, received: &Received, details: bool) -> Result<()> {
+    for written in [tell(args, endpoint, received, details), args.metrics.write(received.stats.as_ref())] {
+        match written {
+            Err(error) if !args.once => explain_seldom(&error),
+            written => written?,
+        }
+    }
+    match received.count.wrong_at {
+        Some(at) => bail!("--check: byte {at} is another than the one that was sent"),
+        None => Ok(()),
+    }
+}
+
+fn tell(args: &Args, endpoint: &Endpoint, received: &Received, details: bool) -> Result<()> {
+    let Received { count, goodput_bits_per_second: goodput, side: receiver, series, .. } = received;
     let (bytes, seconds, wrong_at) = (count.bytes, count.seconds(), count.wrong_at);
     if args.json {
         let security = (!args.plain && !args.mptcp).then(|| endpoint.options.security().mode().to_string());
-        let receiver_goodput_bits_per_second = goodput;
+        let (receiver_goodput_bits_per_second, series) = (*goodput, series.as_ref());
         let report = Report { bytes, seconds, receiver_goodput_bits_per_second, wrong_at, security, receiver, series };
         print::result(format_args!("{}\n", serde_json::to_string(&report)?))?;
+        Ok(())
     } else {
-        report::counted(&count, goodput, &receiver, details)?;
-    }
-    args.metrics.write(stats.as_ref())?;
-    match wrong_at {
-        Some(at) => bail!("--check: byte {at} is another than the one that was sent"),
-        None => Ok(()),
+        report::counted(count, *goodput, receiver, details)
     }
 }
 

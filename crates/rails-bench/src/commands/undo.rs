@@ -31,6 +31,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
+    if let Some(folder) = args.journal.named() {
+        super::ensure_exists("--journal", folder)?;
+    }
     let journal = args.journal.open()?;
     if args.list {
         let records = journal.records()?;

@@ -58,8 +58,17 @@ fn listing_without_a_folder() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rails");
     let output = rails(&path, &[]);
-    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), "no claims on this host\n"));
+    assert_eq!(output.status.code(), Some(1));
+    let said = format!("error: --claims: cannot open `{}`: No such file", path.display());
+    assert!(stderr(&output).starts_with(&said), "{}", stderr(&output));
     assert!(!path.exists());
+}
+
+#[test]
+#[ignore = "needs root: it makes a mount namespace"]
+fn netns_listing_without_the_machines_folder() {
+    let output = Sandbox::new().hide("/run/lock").output(&rails_bench(["rails"]));
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), "no claims on this host\n"));
 }
 
 #[test]

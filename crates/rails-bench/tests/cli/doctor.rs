@@ -92,6 +92,11 @@ fn an_empty_journal_says_so() {
     let nothing = undo(folder.path(), &[]);
     assert_eq!(nothing.status.code(), Some(0), "{}", stderr(&nothing));
     assert_eq!(stdout(&nothing), format!("nothing in {} is to be put back\n", text(folder.path())));
+    let missing = folder.path().join("missing");
+    let said = ["error: --journal: cannot open `", "missing`: No such file", "help: "];
+    refused(["undo", "--journal", text(&missing)], 1, &said);
+    refused(["undo", "--list", "--journal", text(&missing)], 1, &said);
+    assert!(!missing.exists());
     refused(["undo", "--list", "--force"], 2, &["--list", "--force"]);
 }
 

@@ -4,6 +4,7 @@ mod captured;
 mod celeritas;
 mod claims;
 mod demo;
+mod disk;
 mod doctor;
 mod facts;
 mod hidden;

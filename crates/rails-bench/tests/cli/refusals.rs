@@ -62,6 +62,11 @@ fn machines_that_cannot_be_read_name_the_flag() {
         1,
         &["cannot be replayed: it is no .tar.gz, or a damaged one"],
     );
+    // A reader without a bound would take more than this.
+    let program = rails_bench(["topo", "--topology", "/dev/zero"]);
+    let mut limited = Command::new("prlimit");
+    limited.arg("--as=1073741824").arg(program.get_program()).args(program.get_args());
+    check(&limited.output().unwrap(), 1, &["error: --topology /dev/zero: `/dev/zero` is no saved machine"]);
     refused(["topo", "capture", "/no/such/file"], 1, &["error: FILE: cannot write `/no/such/file`"]);
     refused(["topo", "capture", "x", "--folder", "/no/such"], 1, &["error: --folder /no/such"]);
     refused(["topo", "--svg", "/no/such/folder.svg"], 1, &["error: --svg: cannot write /no/such/folder.svg"]);
@@ -95,8 +100,15 @@ fn a_secret_that_is_none_is_refused_and_never_shown() {
     let output = rails_bench(send[..4].iter().copied()).env("RAILS_SECRET", "brief").output().unwrap();
     check(&output, 2, &["RAILS_SECRET: ", "this one has 5"]);
     assert!(!stderr(&output).contains("brief"));
-    refused(send.into_iter().chain(["/no/such"]), 1, &["error: --secret-file /no/such: "]);
+    refused(
+        send.into_iter().chain(["/no/such"]),
+        1,
+        &["error: --secret-file /no/such: No such file", "help: ", "urandom"],
+    );
     refused(send.into_iter().chain(["/dev/zero"]), 1, &["longer than"]);
+    let output = run(send.into_iter().chain(["/dev/null"]));
+    check(&output, 2, &["error: --secret-file /dev/null: ", "at least 16 bytes, this one has 0"]);
+    assert!(!stderr(&output).contains("chmod"), "{}", stderr(&output));
 }
 
 #[test]
@@ -187,5 +199,23 @@ fn netns_loopback_that_is_down_is_named() {
         let output = alone.output().expect("unshare can be started");
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
         assert!(stderr(&output).contains("take `ip link set lo up`"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+#[ignore = "needs root: it makes a network namespace"]
+fn netns_range_of_ports_that_is_used_up_is_named() {
+    let script = "ip link set lo up && sysctl -qw net.ipv4.ip_local_port_range='40000 40003' \
+                  net.ipv4.ip_local_reserved_ports=40000-40003 && exec \"$@\"";
+    for args in [&["demo", "--size", "1KiB"][..], &["serve", "--insecure", "--listen", "127.0.0.1:0"]] {
+        let program = rails_bench(args.iter().copied());
+        let mut alone = Command::new("unshare");
+        alone.args(["--net", "sh", "-c", script, "sh"]).arg(program.get_program()).args(program.get_args());
+        let output = alone.output().expect("unshare can be started");
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        for part in ["127.0.0.1:0", "Address already in use", "help: ", "`sysctl net.ipv4.ip_local_port_range`"] {
+            assert!(said.contains(part), "`{part}` is not in:\n{said}");
+        }
     }
 }

@@ -17,6 +17,9 @@ use tar::{Archive, EntryType, Header};
 impl Capture {
     /// Writes the capture to a file, and replaces one that exists.
     ///
+    /// A failure leaves a part of the file. [`write`](Self::write) takes any writer, such as a
+    /// temporary file that takes the place of the former one once it is complete.
+    ///
     /// # Errors
     ///
     /// [`CaptureError::Write`].

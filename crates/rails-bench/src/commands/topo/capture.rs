@@ -1,6 +1,6 @@
 //! `rails-bench topo capture`
 
-use crate::{exit::Exit, print};
+use crate::{exit::Exit, output_file, print};
 use anyhow::{Context, Result};
 use rails_topo::Capture;
 use std::path::PathBuf;
@@ -34,8 +34,10 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         None => Capture::of_this_machine().context("this machine cannot be read")?,
     };
     let capture = if args.anonymous { capture.anonymous() } else { capture };
-    capture.save(&args.file).context("FILE")?;
-    let size = args.file.metadata().map_or(0, |metadata| metadata.len());
-    print::note(format_args!("captured in {} ({size} bytes)", args.file.display()));
+    let mut archive = Vec::new();
+    capture.write(&mut archive)?;
+    let file = args.file.display();
+    output_file::write(&args.file, &archive).with_context(|| format!("FILE: cannot write `{file}`"))?;
+    print::note(format_args!("captured in {file} ({} bytes)", archive.len()));
     Ok(Exit::Done)
 }

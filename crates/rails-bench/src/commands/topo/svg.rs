@@ -1,13 +1,10 @@
 //! `rails-bench topo --svg`
 
-use crate::{machine::MachineArgs, placement, print};
+use crate::{machine::MachineArgs, output_file, placement, print};
 use anyhow::{Context, Result};
 use rails_multirail::{RailRequest, planner::PlannedRail};
 use rails_topo::{CpuSet, Overlay, RailMark, Topology};
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 /// The picture to draw, and its file.
 #[derive(Debug, clap::Args)]
@@ -33,7 +30,7 @@ impl SvgArgs {
         match file == Path::new("-") {
             true => print::result(picture)?,
             false => {
-                fs::write(file, picture).with_context(|| format!("--svg: cannot write {}", file.display()))?;
+                output_file::write(file, picture).with_context(|| format!("--svg: cannot write {}", file.display()))?;
             }
         }
         Ok(true)

@@ -47,7 +47,7 @@ async fn follow(changes: &mut Changes, as_json: bool) -> Result<Exit> {
         let mut out = io::stdout().lock();
         match writeln!(out, "{line}").and_then(|()| out.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
-            written => written?,
+            written => written.context("cannot write to stdout")?,
         }
     }
     Ok(Exit::Done)

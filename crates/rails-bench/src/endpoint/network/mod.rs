@@ -11,7 +11,7 @@ mod tcp;
 
 use super::Endpoint;
 use crate::{
-    exit::{Help, help_for_connection},
+    exit::{Help, PORTS_TAKEN, help_for_connection},
     machine::this_machine,
     placement::RailsArgs,
     print,
@@ -206,6 +206,7 @@ pub(crate) fn say_listening(addresses: &[LaneAddress]) {
 pub(crate) fn not_listening(error: anyhow::Error, addresses: &[LaneAddress]) -> anyhow::Error {
     let error = error.context(format!("--listen {}", listed(addresses)));
     match error.chain().find_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error()) {
+        Some(libc::EADDRINUSE) if addresses.iter().all(|address| address.socket.port() == 0) => error.help(PORTS_TAKEN),
         Some(libc::EADDRINUSE) => error.help("`ss -ltn` lists the ports that are taken"),
         Some(libc::EADDRNOTAVAIL) => error.help("`rails-bench topo` prints this machine's addresses"),
         _ => error,

@@ -8,7 +8,7 @@ use crate::{
         links,
     },
     machine::this_machine,
-    print,
+    output_file, print,
 };
 use anyhow::{Context, Result, ensure};
 use clap::{
@@ -80,7 +80,7 @@ impl ContestArgs {
     pub(super) fn write(&self, outcomes: &impl Serialize) -> Result<()> {
         let Some(path) = &self.json else { return Ok(()) };
         let json = serde_json::to_vec_pretty(outcomes)?;
-        std::fs::write(path, json).with_context(|| format!("--json {}", path.display()))
+        output_file::write(path, json).with_context(|| format!("--json {}", path.display()))
     }
 }
 

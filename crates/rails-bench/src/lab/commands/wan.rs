@@ -7,7 +7,7 @@ use crate::{
     exit::Exit,
     lab::wan::{MESSAGE, Messages, Transport, WanContest, WanPath, draw},
     machine::this_machine,
-    print, size,
+    output_file, print, size,
 };
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
@@ -120,7 +120,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     print::result(format_args!("{comparison}\n"))?;
     if let Some(path) = &args.json {
         let json = serde_json::to_vec_pretty(&comparison)?;
-        std::fs::write(path, json).with_context(|| format!("--json {}", path.display()))?;
+        output_file::write(path, json).with_context(|| format!("--json {}", path.display()))?;
     }
     if let Some(path) = &args.svg {
         draw(&comparison, path).context("--svg")?;

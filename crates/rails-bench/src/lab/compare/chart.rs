@@ -1,6 +1,7 @@
 //! Comparisons as a picture: a panel for each, a bar for each contender.
 
 use super::{Comparison, Contender, Outcome, link};
+use crate::output_file;
 use plotters::{
     prelude::*,
     style::text_anchor::{HPos, Pos, VPos},
@@ -24,7 +25,8 @@ pub(crate) struct ChartError {
 /// [`ChartError`].
 pub(crate) fn draw(comparisons: &[Comparison], path: &Path) -> Result<(), ChartError> {
     let heights: Vec<u32> = comparisons.iter().map(height).collect();
-    let area = SVGBackend::new(path, (WIDTH, heights.iter().sum::<u32>().max(1))).into_drawing_area();
+    let mut picture = String::new();
+    let area = SVGBackend::with_string(&mut picture, (WIDTH, heights.iter().sum::<u32>().max(1))).into_drawing_area();
     let drawn = area.fill(&WHITE).and_then(|()| {
         let mut rest = area.clone();
         for (comparison, height) in comparisons.iter().zip(heights) {
@@ -34,7 +36,10 @@ pub(crate) fn draw(comparisons: &[Comparison], path: &Path) -> Result<(), ChartE
         }
         area.present()
     });
-    drawn.map_err(|error| ChartError { path: path.to_owned(), reason: error.to_string() })
+    let drawn = drawn.map_err(|error| error.to_string());
+    drop(area);
+    let written = drawn.and_then(|()| output_file::write(path, picture).map_err(|error| error.to_string()));
+    written.map_err(|reason| ChartError { path: path.to_owned(), reason })
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;

@@ -1,7 +1,7 @@
 //! A comparison as a picture: goodput over loss, a line for each transport.
 
 use super::{Transport, WanComparison, WanOutcome};
-use crate::lab::compare::ChartError;
+use crate::{lab::compare::ChartError, output_file};
 use plotters::{
     prelude::*,
     style::text_anchor::{HPos, Pos, VPos},
@@ -14,7 +14,8 @@ use std::path::Path;
 /// # Errors
 /// [`ChartError`].
 pub(crate) fn draw(comparison: &WanComparison, path: &Path) -> Result<(), ChartError> {
-    let area = SVGBackend::new(path, (WIDTH, HEIGHT)).into_drawing_area();
+    let mut picture = String::new();
+    let area = SVGBackend::with_string(&mut picture, (WIDTH, HEIGHT)).into_drawing_area();
     let drawn = area.fill(&WHITE).and_then(|()| {
         draw_head(comparison, &area)?;
         let (_, below) = area.split_vertically(HEAD);
@@ -23,7 +24,10 @@ pub(crate) fn draw(comparison: &WanComparison, path: &Path) -> Result<(), ChartE
         draw_names(comparison, &names)?;
         area.present()
     });
-    drawn.map_err(|error| ChartError { path: path.to_owned(), reason: error.to_string() })
+    let drawn = drawn.map_err(|error| error.to_string());
+    drop(area);
+    let written = drawn.and_then(|()| output_file::write(path, picture).map_err(|error| error.to_string()));
+    written.map_err(|reason| ChartError { path: path.to_owned(), reason })
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;

@@ -1,7 +1,11 @@
 //! The end of the program: its exit code, and its error message.
 
 use crate::print;
-use nix::libc;
+use nix::{
+    errno::Errno,
+    libc,
+    sys::resource::{Resource, getrlimit},
+};
 use rails_multirail::{
     OpenError, StreamError,
     error::{BindListenerError, FailedLane, JoinError},
@@ -62,21 +66,36 @@ impl From<Exit> for ExitCode {
 /// line is wrong, 1 otherwise.
 pub fn explain(error: &anyhow::Error) -> ExitCode {
     print::note(format_args!("error: {error:#}"));
-    match error.downcast_ref::<Helped>() {
-        Some(helped) => {
-            print::note(format_args!("help: {}", helped.help));
-            ExitCode::from(if helped.usage { USAGE } else { 1 })
+    let helped = error.downcast_ref::<Helped>();
+    if lacks_descriptors(error) {
+        // Other remedies are for files that cannot be opened with descriptors either.
+        let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or_default();
+        print::note(format_args!("help: raise the limit on open files: `ulimit -n` is {limit}"));
+    } else if let Some(helped) = helped {
+        print::note(format_args!("help: {}", helped.help));
+    } else {
+        if suggests_large_packets_lost(error) {
+            print::note("help: try `--mss 1200` at both ends, or `sysctl net.ipv4.tcp_mtu_probing=1`");
         }
-        None => {
-            if suggests_large_packets_lost(error) {
-                print::note("help: try `--mss 1200` at both ends, or `sysctl net.ipv4.tcp_mtu_probing=1`");
-            }
-            if let Some(help) = error.chain().find_map(help_for_refusal) {
-                print::note(format_args!("help: {help}"));
-            }
-            ExitCode::FAILURE
+        if let Some(help) = error.chain().find_map(help_for_refusal) {
+            print::note(format_args!("help: {help}"));
         }
     }
+    ExitCode::from(if helped.is_some_and(|helped| helped.usage) { USAGE } else { 1 })
+}
+
+/// Whether the process reached its limit on open files.
+fn lacks_descriptors(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| match cause.downcast_ref::<Helped>() {
+        Some(helped) => lacks_descriptors(&helped.error),
+        None => is_emfile(cause),
+    })
+}
+
+fn is_emfile(cause: &(dyn Error + 'static)) -> bool {
+    let Some(error) = cause.downcast_ref::<io::Error>() else { return cause.downcast_ref() == Some(&Errno::EMFILE) };
+    // An `io::Error` passes its inner error over in a chain.
+    error.raw_os_error() == Some(libc::EMFILE) || error.get_ref().is_some_and(|inner| is_emfile(inner))
 }
 
 /// [`explain`]s an error of a command that goes on, once a minute per text at most: others decide
@@ -211,6 +230,22 @@ mod tests {
             }
         }
         assert_eq!(help_for_connection(&refused(libc::EIO)), None);
+    }
+
+    #[test]
+    fn lack_of_descriptors_anywhere_in_an_error() {
+        let lack = || io::Error::from_raw_os_error(libc::EMFILE);
+        for error in [
+            anyhow!(lack()),
+            anyhow!(Errno::EMFILE).context("the failure"),
+            anyhow!(io::Error::other(lack())),
+            anyhow!(lack()).help("do this"),
+            anyhow!(lack()).help("do this").context("--flag").help("do that"),
+        ] {
+            assert!(lacks_descriptors(&error), "{error:#}");
+        }
+        let others = io::Error::from_raw_os_error(libc::ENFILE);
+        assert!(!lacks_descriptors(&anyhow!(others).context("the failure").help("do this")));
     }
 
     #[test]

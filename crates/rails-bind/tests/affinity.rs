@@ -191,6 +191,19 @@ fn interfaces_without_interrupts_say_so() {
 }
 
 #[test]
+fn interrupts_that_proc_irq_hides_are_named() {
+    let machine = two_packages();
+    let interrupts = [37, 38, 39].map(|number| Interrupt { number, name: None, affinity: None, effective: None });
+    let nic = Nic { interrupts: interrupts.to_vec(), ..machine.nic("near").expect("the machine has it").clone() };
+    let threads = [thread(7, "0", "")];
+    let evidence = Evidence { nic: Some(&nic), interrupts: &[], napi_threads: &[], threads: &threads, memory: &[] };
+    let report = affinity::assess(&machine, &evidence);
+    let reason = "the CPUs that serve interrupts 37-39 of near cannot be read (/proc/irq)";
+    assert_unknown(&report.interrupt, reason);
+    assert_unknown(&report.thread, reason);
+}
+
+#[test]
 fn thread_on_the_interrupts_last_level_cache() {
     let machine = two_packages();
     let verdict = |thread| report(&machine, Some("near"), &[interrupt(24, Some("1"))], thread, None).thread;

@@ -8,7 +8,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// Deletes a lab's namespaces when the owner dies without dropping the lab.
+/// Kills the programs in a lab's namespaces and deletes the namespaces when the owner dies without
+/// dropping the lab.
 ///
 /// The keeper waits on a pipe whose other end only the owner holds, so the kernel itself reports
 /// any end of the owner. The keeper has a process group of its own, because Ctrl-C signals the
@@ -47,5 +48,17 @@ impl Drop for Keeper {
     }
 }
 
-/// `read` succeeds on a line and fails at the end of the pipe.
-const SCRIPT: &str = r#"read -r _ && exit 0; "$1" netns del "$2"; "$1" netns del "$3""#;
+/// `read` succeeds on a line and fails at the end of the pipe. A program that starts another just
+/// before it is killed takes a further round.
+const SCRIPT: &str = r#"
+read -r _ && exit 0
+ip=$1; shift
+for namespace; do
+    for round in 1 2 3 4 5; do
+        programs=$("$ip" netns pids "$namespace")
+        [ "$programs" ] || break
+        kill -KILL $programs
+    done
+    "$ip" netns del "$namespace"
+done
+"#;

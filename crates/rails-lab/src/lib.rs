@@ -36,12 +36,13 @@
 //!
 //! - **A lab leaves nothing behind.** [`LinkLab`]'s drop deletes both namespaces, also on a panic
 //!   that unwinds. A small keeper process does it when the owner dies without running its drop
-//!   (Ctrl-C, `SIGKILL`, abort); should the keeper be killed as well, the next build, or
-//!   [`LinkLab::sweep`], removes the leftovers of dead owners.
-//! - **Processes are left alone.** Deleting a namespace takes its name and, when its last process
-//!   has gone, its interfaces. Children started by [`Namespace::command`] belong to the caller: end
-//!   and reap them before the lab is dropped. On Ctrl-C the terminal signals them too, being of the
-//!   owner's process group.
+//!   (Ctrl-C, `SIGKILL`, abort), and kills the programs inside before, as nobody else would; should
+//!   the keeper be killed as well, the next build, or [`LinkLab::sweep`], removes the namespaces of
+//!   dead owners.
+//! - **A drop leaves processes alone.** Deleting a namespace takes its name and, when its last
+//!   process has gone, its interfaces. Children started by [`Namespace::command`] belong to the
+//!   caller: end and reap them before the lab is dropped. On Ctrl-C the terminal signals them too,
+//!   being of the owner's process group.
 //! - The pid of the owner is part of a namespace's name, so processes that share `/run/netns` must
 //!   share a pid namespace; otherwise one would take the other's labs for stale.
 //!

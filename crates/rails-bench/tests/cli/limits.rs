@@ -22,6 +22,27 @@ fn few_descriptors_are_an_error_and_no_panic() {
 }
 
 #[test]
+fn few_descriptors_have_a_help_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("cpus"), "").unwrap();
+    let folder = text(folder.path());
+    let commands: [&[&str]; 5] = [
+        &["topo"],
+        &["plan", "--rails", "loopback"],
+        &["doctor", "--iface", "lo"],
+        &["rails", "--claims", folder],
+        &["undo", "--list", "--journal", folder],
+    ];
+    for command in commands {
+        let output = Sandbox::new().max_descriptors(4).output(&rails_bench(command.iter().copied()));
+        let said = stderr(&output);
+        let helps: Vec<_> = said.lines().filter(|line| line.starts_with("help: ")).collect();
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {said}");
+        assert_eq!(helps, ["help: raise the limit on open files: `ulimit -n` is 4"], "{command:?}: {said}");
+    }
+}
+
+#[test]
 #[ignore = "needs root: it becomes another user"]
 fn netns_threads_that_cannot_be_had_are_errors() {
     let folder = tempfile::tempdir().unwrap();

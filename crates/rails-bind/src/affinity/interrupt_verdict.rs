@@ -100,7 +100,7 @@ enum Seen {
 }
 
 /// `interrupt 24` or `interrupts 24-26,30`.
-fn list(numbers: &[u32]) -> String {
+pub(super) fn list(numbers: &[u32]) -> String {
     // A list of CPUs has the same syntax.
     let list: CpuSet = numbers.iter().copied().map(CpuId).collect();
     format!("{} {list}", if numbers.len() == 1 { "interrupt" } else { "interrupts" })

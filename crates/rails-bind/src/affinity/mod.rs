@@ -96,6 +96,11 @@ fn no_interrupts(nic: Option<&Nic>) -> String {
     use rails_topo::NicKind;
     match nic {
         None => "the NIC is not known".to_owned(),
+        Some(nic) if !nic.interrupts.is_empty() => {
+            let numbers: Vec<u32> = nic.interrupts.iter().map(|interrupt| interrupt.number).collect();
+            let which = interrupt_verdict::list(&numbers);
+            format!("the CPUs that serve {which} of {} cannot be read (/proc/irq)", nic.name)
+        }
         Some(nic) => match nic.kind {
             NicKind::Loopback => format!("{} raises no interrupts", nic.name),
             NicKind::Virtual => format!("{} is made in software and raises no interrupts", nic.name),

@@ -1,14 +1,14 @@
 //! Nothing of a lab stays behind, however its owner ends.
 
-use crate::{PATIENCE, exists, wait_until};
+use crate::{exists, wait_until};
 use rails_lab::{EmulatedLink, LabError, LinkLab, Shape, Side, SystemError};
 use std::{
     env,
     io::{BufRead, BufReader},
     panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
     process::{Command, Stdio},
     sync::Mutex,
-    thread,
 };
 
 #[test]
@@ -55,17 +55,16 @@ fn netns_a_killed_owner_leaves_nothing() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let names: Vec<String> = BufReader::new(owner.stdout.as_mut().unwrap())
-            .lines()
-            .map(Result::unwrap)
-            .filter_map(|line| line.strip_prefix("owns ").map(str::to_owned))
-            .take(2)
-            .collect();
-        assert_eq!(names.len(), 2);
-        assert!(names.iter().all(|name| exists(name)));
+        let mut lines = BufReader::new(owner.stdout.as_mut().unwrap()).lines().map(Result::unwrap);
+        let mut said = |what| lines.find_map(|line| line.strip_prefix(what).map(str::to_owned)).unwrap();
+        let names = [said("owns "), said("owns ")];
+        let program = format!("/proc/{}/exe", said("runs "));
+        assert!(names.iter().all(|name| exists(name)) && Path::new(&program).exists());
         assert!(Command::new("kill").args([signal, &owner.id().to_string()]).status().unwrap().success());
         owner.wait().unwrap();
         wait_until(|| !names.iter().any(|name| exists(name)));
+        // A program that has ended has no executable, even before its parent has looked.
+        wait_until(|| !Path::new(&program).exists());
     }
 }
 
@@ -97,7 +96,9 @@ fn own_until_killed() -> ! {
     for name in names(&lab) {
         println!("\nowns {name}");
     }
-    thread::sleep(PATIENCE);
+    let script = "sleep 1000 & echo runs $!; wait";
+    let mut program = lab.side(Side::A).command("sh").args(["-c", script]).spawn().unwrap();
+    program.wait().unwrap();
     panic!("nobody killed the owner");
 }
 

@@ -33,11 +33,11 @@ pub struct Nic {
     /// Link speed (`speed`); `None` is unknown (no file, -1, or link down).
     #[serde(rename = "speed_bits_per_second")]
     pub speed: Option<Bandwidth>,
-    /// Whether the link is up (`operstate`, and where that is unknown `carrier`); `None` is
-    /// unknown.
+    /// Whether the link is up (getifaddrs(3), else `operstate`, and where that is unknown
+    /// `carrier`); `None` is unknown.
     pub up: Option<bool>,
-    /// Whether there is a carrier (`carrier`); `None` is unknown, as while the interface is
-    /// administratively down.
+    /// Whether there is a carrier (getifaddrs(3), else `carrier`); `None` is unknown, as while the
+    /// interface is administratively down.
     pub carrier: Option<bool>,
     /// The kind of a virtual interface (`DEVTYPE` in `uevent`, else by the contents of its folder):
     /// `bond`, `bridge`, `vlan`, `vxlan`, `macvtap`, `tun`, `tap` and others. `None` for a

@@ -141,7 +141,10 @@ fn is_irqbalance(directory: &Path) -> bool {
 /// Why a process of the machine may not be in `/proc`.
 fn why_hidden(proc: &Path) -> Option<&'static str> {
     if fs::read_dir(proc.join("1")).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-        return Some("/proc shows the processes of other users to root alone (hidepid)");
+        return Some(match proc.join("self").symlink_metadata() {
+            Ok(_) => "/proc shows the processes of other users to root alone (hidepid)",
+            Err(_) => "/proc shows no processes",
+        });
     }
     let own = fs::metadata(proc.join("self/ns/pid")).ok()?;
     (own.ino() != FIRST_PID_NAMESPACE).then_some("this is a PID namespace of its own, as containers have them")

@@ -113,8 +113,14 @@ fn process_by_its_name() {
 #[test]
 fn hidden_processes_are_not_taken_for_absent() {
     let root = machine(&[]);
+    let why = || match Balancer::find_under(root.path()) {
+        Err(BalancerError::Hidden { why }) => why,
+        other => panic!("{other:?}"),
+    };
     fs::remove_dir_all(root.path().join("proc/1")).expect("it is there");
-    assert!(matches!(Balancer::find_under(root.path()), Err(BalancerError::Hidden { .. })));
+    assert_eq!(why(), "/proc shows no processes");
+    fs::create_dir(root.path().join("proc/self")).expect("a directory");
+    assert_eq!(why(), "/proc shows the processes of other users to root alone (hidepid)");
     let error = Balancer::find_under(&root.path().join("none")).expect_err("it has no processes");
     assert!(matches!(error, BalancerError::Unlisted { .. }), "{error}");
 }

@@ -49,12 +49,13 @@ pub(in super::super) fn listed_by_kernel(root: &Root) -> Option<Vec<Nic>> {
             Entry::Vacant(new) => new.insert(Nic { kind: NicKind::Unknown, ..Nic::named(name) }),
         };
         if let Some(link) = found.address.as_ref().and_then(SockaddrStorage::as_link_addr) {
-            let runs = found.flags.contains(InterfaceFlags::IFF_RUNNING);
-            let is_up = found.flags.contains(InterfaceFlags::IFF_UP);
+            let has = |flag| found.flags.contains(flag);
+            let is_set_up = has(InterfaceFlags::IFF_UP);
             nic.index = u32::try_from(link.ifindex()).ok();
             nic.mac = link.addr().filter(|_| link.halen() == 6).map(MacAddress);
-            nic.up = Some(is_up && runs);
-            if found.flags.contains(InterfaceFlags::IFF_LOOPBACK) {
+            nic.up = Some(is_set_up && has(InterfaceFlags::IFF_RUNNING));
+            nic.carrier = is_set_up.then(|| has(InterfaceFlags::IFF_LOWER_UP));
+            if has(InterfaceFlags::IFF_LOOPBACK) {
                 nic.kind = NicKind::Loopback;
             }
         }

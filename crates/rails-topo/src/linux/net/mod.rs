@@ -28,11 +28,14 @@ pub(super) fn nics(root: &Root, machine: &Surroundings<'_>) -> Vec<Nic> {
             nics.push(without_files);
             continue;
         }
-        let Nic { name, addresses, .. } = without_files;
+        let Nic { name, addresses, up, carrier, .. } = without_files;
         let device = device_path(root, &name).map(DevicePath::of);
         let nic = nic(root, &name, device.as_ref(), machine);
         let (virtual_kind, lowers) = (layers::kind(root, &nic, &vlans), layers::lowers(root, &name, &vlans));
-        nics.push(Nic { addresses, virtual_kind, lowers, ..nic });
+        // Loopback has the same index and hardware address in every namespace, so its files can be another
+        // one's.
+        let (up, carrier) = if up.is_some() { (up, carrier) } else { (nic.up, nic.carrier) };
+        nics.push(Nic { addresses, up, carrier, virtual_kind, lowers, ..nic });
         if let Some(device) = device {
             of_path.entry(device.path).or_default().push(nics.len() - 1);
         }

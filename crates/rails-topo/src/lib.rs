@@ -88,6 +88,7 @@ mod interrupts;
 mod linux;
 mod locality;
 mod model;
+mod model_file;
 #[cfg(feature = "monitor")]
 pub mod monitor;
 mod render;

@@ -107,43 +107,8 @@ fn captured(path: &Path) -> Result<Topology, CaptureError> {
     Err(CaptureError::WithoutCaptures { path: path.to_owned() })
 }
 
-/// Reads the file of a model, up to its limit.
-pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    read_within(path, LONGEST)
-}
-
-fn read_within(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > limit {
-        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is longer than {limit} bytes"))),
-        false => Ok(bytes),
-    }
-}
-
 /// The bytes that decide the kind; white space may come first.
 const LOOKED_AT: u64 = 4096;
 
 /// The first bytes of a gzip file (RFC 1952, 2.3.1).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-
-/// The limit of a file's bytes, so that a device ends. A capture unpacks to as many at most.
-const LONGEST: u64 = 256 << 20;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::error::Error;
-
-    #[test]
-    fn model_is_read_up_to_its_limit_and_no_further() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(&file, "{ }").unwrap();
-        assert_eq!(read_within(file.path(), 3).unwrap(), b"{ }");
-        assert_eq!(read_within(file.path(), 2).unwrap_err().to_string(), "it is longer than 2 bytes");
-        file.as_file().set_len(LONGEST + 1).unwrap();
-        let refused = Topology::from_saved(file.path()).unwrap_err();
-        assert_eq!(refused.to_string(), format!("cannot read `{}`", file.path().display()));
-        assert_eq!(refused.source().unwrap().to_string(), "it is longer than 268435456 bytes");
-    }
-}

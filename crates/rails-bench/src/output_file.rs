@@ -8,25 +8,25 @@ use std::{
 };
 use tempfile::Builder;
 
-/// Writes a file in place of a former one, whose owner and permissions stay. If that fails, the
+/// Writes a file in place of a former one, whose owner and mode stay. If that fails, the
 /// former file stays, or there is none.
 ///
-/// A target that is no regular file, such as `/dev/stdout` or a FIFO, is written directly. So is a
-/// former file that cannot be replaced: its folder is closed to the user, or it is a mount.
+/// A target that is no regular file, such as `/dev/stdout` or a FIFO, and a
+/// file of several hard links are written directly. So is a
+/// former file that cannot be replaced: its folder is closed to the user or read-only, it is a
+/// mount, or its owner cannot be given to another file.
 ///
 /// # Errors
 /// The operating system's error.
 pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
     let contents = contents.as_ref();
     match path.metadata() {
-        Ok(former) if former.is_file() && !is_open_file(path) => {
+        Ok(former) if former.is_file() && former.nlink() == 1 && !is_open_file(path) => {
             // A rename asks only whether the folder may be written to.
             OpenOptions::new().write(true).open(path)?;
             // A link to the file stays a link.
             match replace(&path.canonicalize()?, Some(&former), contents) {
-                Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ResourceBusy) => {
-                    fs::write(path, contents)
-                }
+                Err(error) if CANNOT_BE_REPLACED.contains(&error.kind()) => fs::write(path, contents),
                 replaced => replaced,
             }
         }
@@ -34,6 +34,17 @@ pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
         _ => fs::write(path, contents),
     }
 }
+
+/// The answers of a system that lets the file be written and not be replaced: its folder is closed
+/// to the user, it is a mount, the folder is read-only, its owner is unknown in this user
+/// namespace, the file system has no owners.
+const CANNOT_BE_REPLACED: [ErrorKind; 5] = [
+    ErrorKind::PermissionDenied,
+    ErrorKind::ResourceBusy,
+    ErrorKind::ReadOnlyFilesystem,
+    ErrorKind::InvalidInput,
+    ErrorKind::Unsupported,
+];
 
 /// Whether the path stands for a descriptor of a process, as `/dev/stdout` and `/proc/self/fd/1`
 /// do: who holds it open would not see a file that is put in its place.

@@ -53,12 +53,12 @@ impl Drop for Keeper {
 const SCRIPT: &str = r#"
 read -r _ && exit 0
 ip=$1; shift
+for round in 1 2 3 4 5; do
+    programs=$(for namespace; do "$ip" netns pids "$namespace"; done)
+    [ "$programs" ] || break
+    kill -KILL $programs
+done
 for namespace; do
-    for round in 1 2 3 4 5; do
-        programs=$("$ip" netns pids "$namespace")
-        [ "$programs" ] || break
-        kill -KILL $programs
-    done
     "$ip" netns del "$namespace"
 done
 "#;

@@ -38,7 +38,7 @@
 //!   that unwinds. A small keeper process does it when the owner dies without running its drop
 //!   (Ctrl-C, `SIGKILL`, abort), and kills the programs inside before, as nobody else would; should
 //!   the keeper be killed as well, the next build, or [`LinkLab::sweep`], removes the namespaces of
-//!   dead owners.
+//!   dead owners, with the programs in them.
 //! - **A drop leaves processes alone.** Deleting a namespace takes its name and, when its last
 //!   process has gone, its interfaces. Children started by [`Namespace::command`] belong to the
 //!   caller: end and reap them before the lab is dropped. On Ctrl-C the terminal signals them too,

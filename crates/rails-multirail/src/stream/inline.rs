@@ -61,12 +61,11 @@ impl StreamShared {
 
     /// Has the lane send at the end of the turn of the calling task.
     fn let_wait(self: &Arc<Self>, lane: &ActiveLane) {
+        self.add_waiting(lane.id);
         // The watch of the lane's task looks after the writes of a task whose turn does not end.
         if !lane.is_watched() {
-            Access::elsewhere(self, lane).transmit_inline();
-            return self.with(|_| ());
+            return self.send_waiting();
         }
-        self.add_waiting(lane.id);
         // The runtime polls it after this turn. If the runtime ends instead, it is dropped.
         let turn = EndOfTurn(Arc::downgrade(self));
         drop(tokio::spawn(async move { drop(turn) }));

@@ -74,8 +74,13 @@ pub(super) fn next_lane<'a>(earlier: &[UsedLane<'_>], nic: &'a Nic) -> Lane<'a> 
 pub(super) fn own_addresses(lane: Option<&Lane<'_>>, planned: &[IpAddr]) -> Vec<InterfaceAddress> {
     let Some(lane) = lane else { return Vec::new() };
     let mut addresses = usable_addresses(lane);
-    addresses.retain(|held| Some(held.ip) == lane.address || !planned.contains(&held.ip));
+    retain_own(&mut addresses, lane.address, planned);
     addresses
+}
+
+/// Removes the addresses that other lanes are planned for than the one that is planned for `own`.
+pub(super) fn retain_own(addresses: &mut Vec<InterfaceAddress>, own: Option<IpAddr>, planned: &[IpAddr]) {
+    addresses.retain(|held| Some(held.ip) == own || !planned.contains(&held.ip));
 }
 
 /// Whether the interface has the address; the loopback interface has all of 127.0.0.0/8, though one

@@ -2,7 +2,7 @@
 
 use super::{
     PlanError, PlannedRail, RailRequest, Which,
-    addresses::{Lane, UsedLane, has_address, next_lane, own_addresses},
+    addresses::{Lane, UsedLane, has_address, next_lane, own_addresses, retain_own},
     cpus::place_rank,
     exclusive::{NicShare, divide_nics},
     explain::{explain, explain_kept},
@@ -104,8 +104,11 @@ impl<'a> NewPlace<'a> {
                 let addresses = own_addresses(rail.lane.rail.lane.as_ref(), planned);
                 explain(problem, *rail, addresses, share)
             }
-            (Self::Kept(rail), Some(share)) => explain_kept(rail, share),
-            (Self::Kept(rail), None) => rail.clone(),
+            (Self::Kept(rail), share) => {
+                let mut rail = share.map_or_else(|| rail.clone(), |share| explain_kept(rail, share));
+                retain_own(&mut rail.addresses, rail.address, planned);
+                rail
+            }
         }
     }
 }

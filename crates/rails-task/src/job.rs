@@ -114,7 +114,7 @@ impl<T> Job<T> {
     ///
     /// # Errors
     /// The value, if the last one was not taken back, the queues are full or closed, or the work
-    /// has panicked before.
+    /// has panicked on these helpers' CPUs before.
     pub fn offer(&mut self, value: T) -> Result<(), T> {
         let mut slot = lock(&self.slot);
         if !matches!(*slot, Slot::Empty) {

@@ -21,15 +21,8 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     pub(crate) fn start(ip: &Path, namespaces: [&str; 2]) -> Result<Self, LabError> {
-        let child = Command::new("/bin/sh")
-            .args(["-c", SCRIPT, "rails-lab-keeper"])
-            .arg(ip)
-            .args(namespaces)
-            .current_dir("/")
+        let child = command(ip, &namespaces)
             .stdin(Stdio::piped())
-            // Inherited outputs would keep a shell's pipeline open after the owner's end.
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
             .process_group(0)
             .spawn()
             .map_err(|source| SystemError::Spawn { command: "/bin/sh -c <keeper of the lab>".into(), source })?;
@@ -46,6 +39,25 @@ impl Drop for Keeper {
         }
         let _ = self.child.wait();
     }
+}
+
+/// Does a dead owner's keeper's work in one namespace, at once. Returns whether this call has
+/// deleted the namespace.
+pub(crate) fn clean_up(ip: &Path, namespace: &str) -> bool {
+    command(ip, &[namespace]).stdin(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+fn command(ip: &Path, namespaces: &[&str]) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command
+        .args(["-c", SCRIPT, "rails-lab-keeper"])
+        .arg(ip)
+        .args(namespaces)
+        .current_dir("/")
+        // Inherited outputs would keep a shell's pipeline open after the owner's end.
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
 }
 
 /// `read` succeeds on a line and fails at the end of the pipe. A program that starts another just

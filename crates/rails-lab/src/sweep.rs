@@ -1,26 +1,18 @@
 //! Removes the leftovers of labs whose owners died.
 
-use crate::{
-    LabError,
-    name::NamespaceName,
-    namespace::NAMESPACES,
-    system::{file_error, output},
-    tool::Tools,
-};
-use nix::{
-    errno::Errno,
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
-use std::{fs, io, path::Path, process::Command};
+use crate::{LabError, keeper, name::NamespaceName, namespace::NAMESPACES, system::file_error, tool::Tools};
+use nix::{errno::Errno, sys::signal::kill, unistd::Pid};
+use std::{fs, io, path::Path};
 
 /// Deletes the namespaces whose owner is dead, with the programs in them, and returns their names.
 pub(crate) fn sweep(tools: &Tools) -> Result<Vec<String>, LabError> {
     let mut removed = Vec::new();
     for name in list()?.into_iter().filter(|name| !is_alive(name.pid)) {
         let name = name.to_string();
-        // The keeper of the owner does so too, and finds no programs once the name is deleted.
-        kill_programs(tools, &name);
+        if keeper::clean_up(&tools.ip, &name) {
+            removed.push(name);
+            continue;
+        }
         match tools.ip(["netns", "del", &name]) {
             Ok(()) => removed.push(name),
             // Another process, or the owner's keeper, has deleted it at the same time.
@@ -29,23 +21,6 @@ pub(crate) fn sweep(tools: &Tools) -> Result<Vec<String>, LabError> {
         }
     }
     Ok(removed)
-}
-
-/// Kills the programs in a namespace. A program that starts another just before it is killed takes
-/// a further round.
-fn kill_programs(tools: &Tools, namespace: &str) {
-    for _ in 0..5 {
-        let programs = output(Command::new(&tools.ip).args(["netns", "pids", namespace])).unwrap_or_default();
-        let programs = String::from_utf8_lossy(&programs);
-        let mut programs = programs.split_whitespace().filter_map(|pid| pid.parse().ok()).peekable();
-        if programs.peek().is_none() {
-            return;
-        }
-        for program in programs {
-            // The call fails if the program has just ended.
-            let _ = kill(Pid::from_raw(program), Signal::SIGKILL);
-        }
-    }
 }
 
 /// The namespaces of all labs on this machine.
@@ -74,7 +49,7 @@ fn is_alive(pid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::id;
+    use std::process::{Command, id};
 
     #[test]
     fn the_living_are_told_from_the_dead() {

@@ -60,7 +60,7 @@ pub(crate) fn is_toml(path: &Path) -> bool {
     let is_named_so = path.extension().is_some_and(|extension| extension == "toml");
     // Errors in a file with a TOML name are reported when it is read.
     let mut text = String::new();
-    let mut read = || File::open(path)?.take(LONGEST).read_to_string(&mut text);
+    let mut read = || File::open(path)?.take(config::MAX_BYTES).read_to_string(&mut text);
     is_named_so || read().is_ok_and(|_| Config::is_toml(&text))
 }
 
@@ -72,9 +72,6 @@ fn named(topology: Topology, args: &ConfigArgs, more: &[PathBuf]) -> Result<Topo
 fn applied(topology: Topology, layers: &[Config]) -> Result<Topology> {
     layers.iter().try_fold(topology, |topology, layer| Ok(config::apply(&topology, layer)?))
 }
-
-/// The bytes by which a file of facts is known: `Config::read` takes no longer one.
-const LONGEST: u64 = 256 << 10;
 
 /// The files that may be missing, the weakest first.
 fn usual_files() -> Vec<PathBuf> {

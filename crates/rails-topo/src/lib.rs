@@ -74,6 +74,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("rails-topo reads Linux's files (/sys and /proc): it builds for target_os = \"linux\" only");
 
+mod bounded_file;
 mod capture;
 #[cfg(feature = "config")]
 pub mod config;
@@ -88,7 +89,6 @@ mod interrupts;
 mod linux;
 mod locality;
 mod model;
-mod model_file;
 #[cfg(feature = "monitor")]
 pub mod monitor;
 mod render;

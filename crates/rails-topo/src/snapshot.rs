@@ -1,6 +1,6 @@
 //! Models as JSON.
 
-use crate::{Topology, model_file};
+use crate::{Topology, bounded_file};
 use std::{
     io,
     path::{Path, PathBuf},
@@ -46,7 +46,8 @@ impl Topology {
     /// contradicts itself.
     pub fn from_snapshot(path: impl AsRef<Path>) -> Result<Self, SnapshotError> {
         let path = path.as_ref();
-        let json = model_file::read(path).map_err(|source| SnapshotError::Read { path: path.to_owned(), source })?;
+        let json =
+            bounded_file::read_model(path).map_err(|source| SnapshotError::Read { path: path.to_owned(), source })?;
         let topology: Self = serde_json::from_slice(&json)
             .map_err(|source| SnapshotError::NotAModel { path: path.to_owned(), source: Box::new(source) })?;
         match topology.contradiction() {

@@ -1,10 +1,10 @@
 //! The files, in the order in which they are applied.
 
 use super::{Config, ConfigError, Position, Problem};
+use crate::bounded_file::read_within;
 use std::{
     ffi::OsStr,
-    fs::File,
-    io::{self, Read},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -64,13 +64,11 @@ impl Config {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
-    let failed = |source| ConfigError::Read { path: path.to_owned(), source };
-    let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes)).map_err(failed)?;
-    match bytes.len() as u64 > LONGEST {
-        true => Err(ConfigError::TooLong { path: path.to_owned(), limit: LONGEST }),
-        false => Ok(bytes),
-    }
+    let path = path.to_owned();
+    read_within(&path, MAX_BYTES).map_err(|source| match source.kind() {
+        io::ErrorKind::FileTooLarge => ConfigError::TooLong { path, limit: MAX_BYTES },
+        _ => ConfigError::Read { path, source },
+    })
 }
 
 /// Whether the file or its folder does not exist, or is hidden by a folder that may not be searched
@@ -83,5 +81,5 @@ fn is_missing(path: &Path, error: &io::Error) -> bool {
     }
 }
 
-/// The limit of a file's bytes, so that `/dev/zero` ends.
-const LONGEST: u64 = 256 << 10;
+/// The bytes that a file may have; more are an error.
+pub const MAX_BYTES: u64 = 256 << 10;

@@ -75,7 +75,7 @@ mod values;
 pub use apply::apply;
 use document::Document;
 pub use errors::{ConfigError, Position, Problem};
-pub use files::{SYSTEM_FILE, layers, user_file};
+pub use files::{MAX_BYTES, SYSTEM_FILE, layers, user_file};
 use located::Span;
 use std::path::{Path, PathBuf};
 

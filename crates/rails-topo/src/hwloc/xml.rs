@@ -1,7 +1,7 @@
 //! hwloc's XML files.
 
 use super::{BoxedError, allowed_cpus, allowed_nodes, devices, kinds, load, sets, tree, version};
-use crate::{CpuSet, Gpu, Origin, Topology, XmlError, model_file};
+use crate::{CpuSet, Gpu, Origin, Topology, XmlError, bounded_file};
 use hwlocality::{
     Topology as Hwloc,
     topology::builder::{BuildFlags, TopologyBuilder, TypeFilter},
@@ -9,7 +9,7 @@ use hwlocality::{
 use std::path::Path;
 
 pub(super) fn read(path: &Path) -> Result<Topology, XmlError> {
-    let xml = model_file::read(path).map_err(|source| XmlError::Read { path: path.to_owned(), source })?;
+    let xml = bounded_file::read_model(path).map_err(|source| XmlError::Read { path: path.to_owned(), source })?;
     let not_hwloc = |reason| XmlError::NotHwloc { path: path.to_owned(), reason };
     let xml = String::from_utf8(xml).map_err(|_| not_hwloc("it is not text in UTF-8"))?;
     let version_of_file = format_version(&xml).map_err(not_hwloc)?;

@@ -1,4 +1,4 @@
-//! Files of models, which are read up to a limit.
+//! Files that are read up to a limit.
 
 use std::{
     fs::File,
@@ -7,11 +7,13 @@ use std::{
 };
 
 /// Reads the file of a model, up to its limit.
-pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read_model(path: &Path) -> io::Result<Vec<u8>> {
     read_within(path, LONGEST)
 }
 
-fn read_within(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+/// Reads a file of at most `limit` bytes, so that a device ends. A longer one is
+/// [`FileTooLarge`](io::ErrorKind::FileTooLarge).
+pub(crate) fn read_within(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > limit {
@@ -20,7 +22,7 @@ fn read_within(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The limit of a file's bytes, so that a device ends. A capture unpacks to as many at most.
+/// The bytes that the file of a model may have. A capture unpacks to as many at most.
 const LONGEST: u64 = 256 << 20;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The interrupts and the receive queues of exclusive rails.
 
-use super::{problem::Problem, rail_plan::queues_of};
+use super::{addresses::UsedLane, problem::Problem, rail_plan::queues_of};
 use crate::RailId;
 use rails_bind::claims::{Number, Numbers, Resource, Resources};
 use rails_topo::{Nic, NicKind, Topology};
@@ -14,17 +14,17 @@ pub(super) struct NicShare {
     pub(super) reason: Option<String>,
 }
 
-/// Divides the interrupts and the receive queues of NICs among exclusive rails on these interfaces;
+/// Divides the interrupts and the receive queues of NICs among exclusive rails with these lanes;
 /// other rails have no shares. If several rails are on one NIC, its interrupts and queues are the
 /// first one's, for all of them: the rails of a plan belong to one process.
-pub(super) fn divide_nics(problem: &Problem<'_>, interfaces: &[Option<&str>]) -> Vec<Option<NicShare>> {
+pub(super) fn divide_nics(problem: &Problem<'_>, lanes: &[UsedLane<'_>]) -> Vec<Option<NicShare>> {
     if !problem.request().exclusive {
-        return interfaces.iter().map(|_| None).collect();
+        return lanes.iter().map(|_| None).collect();
     }
     let mut given = Numbers::new();
-    let share = |(index, interface): (usize, &Option<&str>)| {
-        let Some(nic) = device(problem.topology(), *interface) else { return NicShare::default() };
-        if let Some(first) = interfaces[..index].iter().position(|other| other == interface) {
+    let share = |(index, lane): (usize, &UsedLane<'_>)| {
+        let Some(nic) = device(problem.topology(), lane.interface()) else { return NicShare::default() };
+        if let Some(first) = lanes[..index].iter().position(|other| other.is_on(nic)) {
             let (name, first) = (&nic.name, RailId(first));
             let reason = format!("the interrupts and receive queues of {name} are rail {first}'s, which is on it too");
             return NicShare { own: None, reason: Some(reason) };
@@ -37,7 +37,7 @@ pub(super) fn divide_nics(problem: &Problem<'_>, interfaces: &[Option<&str>]) ->
         given = given.union(&interrupts);
         NicShare { own: Some((own, nic.rx_queues.iter().map(|queue| Number(queue.index)).collect())), reason }
     };
-    interfaces.iter().enumerate().map(share).map(Some).collect()
+    lanes.iter().enumerate().map(share).map(Some).collect()
 }
 
 /// Why exclusive rails cannot have the NIC to themselves; `None` if they can, or need not.

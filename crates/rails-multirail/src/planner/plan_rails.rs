@@ -61,8 +61,7 @@ fn plan_unclaimed(topology: &Topology, request: &RailRequest) -> Result<RailPlan
     let lanes = place_lanes(&problem, resolve(&problem, rails))?;
     let placed = place_tasks(&problem, lanes)?;
     let lanes: Vec<UsedLane<'_>> = placed.iter().map(|rail| rail.lane.rail.lane.as_ref().into()).collect();
-    let interfaces: Vec<_> = lanes.iter().map(|lane| lane.interface()).collect();
-    let shares = divide_nics(&problem, &interfaces);
+    let shares = divide_nics(&problem, &lanes);
     let addresses: Vec<_> = lanes.iter().filter_map(|lane| lane.address()).collect();
     let plan = |(rail, share): (PlacedRail<'_>, _)| {
         let own = own_addresses(rail.lane.rail.lane.as_ref(), &addresses);

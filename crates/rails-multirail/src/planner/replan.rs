@@ -60,8 +60,7 @@ pub fn replan_rails(
         replaced.push(next);
     }
     let lanes: Vec<UsedLane<'_>> = replaced.iter().map(|rail| rail.place.lane()).collect();
-    let interfaces: Vec<_> = lanes.iter().map(|lane| lane.interface()).collect();
-    let shares = divide_nics(&problem, &interfaces);
+    let shares = divide_nics(&problem, &lanes);
     let addresses: Vec<_> = lanes.iter().filter_map(|lane| lane.address()).collect();
     let plan = |((old, Replaced { place, unmet }), share): ((&PlannedRail, Replaced<'_>), Option<NicShare>)| {
         compare(&problem, old, place.explain(&problem, &addresses, share), unmet)

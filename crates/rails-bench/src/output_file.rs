@@ -8,13 +8,12 @@ use std::{
 };
 use tempfile::Builder;
 
-/// Writes a file in place of a former one, whose owner and mode stay. If that fails, the
-/// former file stays, or there is none.
+/// Writes a file in place of a former one, whose owner and mode stay. If that fails, the former
+/// file stays, or there is none.
 ///
-/// A target that is no regular file, such as `/dev/stdout` or a FIFO, and a
-/// file of several hard links are written directly. So is a
-/// former file that cannot be replaced: its folder is closed to the user or read-only, it is a
-/// mount, or its owner cannot be given to another file.
+/// A target that is no regular file, such as `/dev/stdout` or a FIFO, and a file of several hard
+/// links are written directly. So is a former file that cannot be replaced: its folder is closed to
+/// the user or read-only, it is a mount, or its owner cannot be given to another file.
 ///
 /// # Errors
 /// The operating system's error.

@@ -86,8 +86,8 @@ struct Ends {
     closing: Signal,
 }
 
-/// The state of one end, which it writes when it sleeps and when it closes, and which the other end
-/// reads at every item. On cache lines of its own, of which x86 fetches two at a time.
+/// The state of one end. The end writes it to sleep and to close; the peer reads it at every item.
+/// On cache lines of its own, of which x86 fetches two at a time.
 #[repr(align(128))]
 struct End {
     signal: Signal,

@@ -68,8 +68,7 @@ impl<T> RailTask<T> {
         Self { kind, inner: None, is_cancelled: false }
     }
 
-    /// A task that waits for a [`LinkedTask`]. The inner one's future holds the other end of the
-    /// channel.
+    /// A task that waits for a [`LinkedTask`], whose future holds the receiver of `inner`.
     pub(super) fn with_linked(task: JoinHandle<T>, inner: oneshot::Sender<Infallible>) -> Self {
         Self { inner: Some(inner), ..Self::new(task) }
     }

@@ -41,7 +41,7 @@ impl CpusetWatch {
     pub(super) async fn written(&self) -> io::Result<()> {
         loop {
             self.inotify.readable().await?;
-            // It does not matter which file was written. A name has up to 255 bytes.
+            // Any file counts. A name has up to 255 bytes.
             match self.inotify.try_read(&mut [0; 4096]) {
                 Ok(_) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

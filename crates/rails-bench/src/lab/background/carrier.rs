@@ -317,7 +317,7 @@ impl fmt::Display for Carrier {
     }
 }
 
-/// The time that the other end has to open a connection.
+/// The peer opens its connection within this time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[cfg(test)]

@@ -85,8 +85,8 @@ pub(crate) struct ExchangeTimes {
 /// Carries the orders out.
 ///
 /// # Errors
-/// The carrier's failure, the absence of the other end, a thread of the carrier on another CPU than
-/// the program's, or an order of exchanges over no stream.
+/// The carrier fails, the peer does not come, a thread of the carrier runs on another CPU than the
+/// program, or the orders want exchanges over no stream.
 pub(crate) fn run(orders: &Orders) -> Result<EndReport> {
     let no_stream = matches!(&orders.job, Job::PingPong { streams, .. } if streams.contains(&0));
     ensure!(!no_stream, "--orders: exchanges need a stream at least");

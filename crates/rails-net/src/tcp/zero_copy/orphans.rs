@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The socket of a closed lane, and the memory that the kernel may still send from. If the memory
-/// were freed before, the kernel would send what it holds next.
+/// The socket of a closed lane, and the memory that the kernel may still send from. Memory
+/// that is freed too early is reused, and the kernel sends the new bytes.
 #[derive(Debug)]
 pub(super) struct Orphan {
     pub(super) socket: Arc<OwnedFd>,

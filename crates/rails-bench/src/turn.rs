@@ -60,13 +60,13 @@ impl WaitTimer {
         Self { wait, limit, left: Countdown::new(now, limit), checked_at: now }
     }
 
-    /// The time of the next [look](Self::look). Another sender may claim the turn long after the
-    /// limit.
+    /// The time of the next [check](Self::has_lasted). Another sender may claim the turn long after
+    /// the limit.
     fn next_check(&self) -> Instant {
         if self.left.is_over() { self.checked_at + self.limit / 8 } else { self.left.check_at() }
     }
 
-    /// Whether `wait` is that of the last look, and has lasted for the limit.
+    /// Whether `wait` is that of the last check, and has lasted for the limit.
     fn has_lasted(&mut self, now: Instant, wait: Wait) -> bool {
         if wait != self.wait || !wait.goes_on {
             *self = Self::new(now, self.limit, wait);

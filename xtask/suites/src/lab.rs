@@ -148,6 +148,11 @@ fn in_guest(run: &Run, out: &mut dyn Write) -> Result<Tally> {
         return Err(error.into());
     }
     writeln!(out, "(the guest took {:.0} s)", start.elapsed().as_secs_f64())?;
+    if let Ok(status) = &answer
+        && status.crashed_boots() > 0
+    {
+        writeln!(out, "(QEMU crashed in {} earlier boots of it)", status.crashed_boots())?;
+    }
     let (tally, wrong) = whole(tally, tests, &answer.map(|status| status.code()));
     if let Some(wrong) = wrong {
         writeln!(out, "FAILED: {wrong}")?;

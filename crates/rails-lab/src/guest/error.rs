@@ -84,6 +84,16 @@ pub enum GuestError {
         /// The last lines of the console.
         console: Console,
     },
+    /// The emulator crashed in each boot, before the guest started the command.
+    #[error("QEMU crashed in each of {boots} boots, the last time by signal {signal}, and said {stderr:?}")]
+    EmulatorCrashed {
+        /// The signal's number.
+        signal: i32,
+        /// The boots that were tried.
+        boots: u8,
+        /// The emulator's standard error of the last boot.
+        stderr: String,
+    },
     /// The guest's kernel panicked.
     #[error("the guest's kernel panicked{console}")]
     Panicked {

@@ -125,11 +125,14 @@ impl Guest {
     /// `sink` gets each line of the command's output as it comes, with its newline; a line beyond
     /// 64 KiB comes in parts. Processes that the command leaves running are killed.
     ///
+    /// An emulator that crashes before the command starts is started again, three times at most;
+    /// [`GuestStatus::crashed_boots`] counts them.
+    ///
     /// # Errors
     ///
     /// A command that fails is no error. Errors are those of [`Guest::prepare`], and
-    /// [`GuestError::NotUp`], [`GuestError::Panicked`], [`GuestError::TimedOut`] or
-    /// [`GuestError::Lost`] with lines of the guest's console.
+    /// [`GuestError::EmulatorCrashed`], or [`GuestError::NotUp`], [`GuestError::Panicked`],
+    /// [`GuestError::TimedOut`] or [`GuestError::Lost`] with lines of the guest's console.
     pub fn run<S: AsRef<OsStr>>(
         &self,
         command: impl IntoIterator<Item = S>,

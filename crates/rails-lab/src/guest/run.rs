@@ -12,6 +12,7 @@ use super::{
     tools::Tool,
 };
 use crate::system::{SystemError, file_error};
+use nix::sys::signal::Signal;
 use std::{
     ffi::OsString,
     fs::{self, File},
@@ -30,18 +31,26 @@ use std::{
 /// The exit status of a command in a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub struct GuestStatus(u8);
+pub struct GuestStatus {
+    code: u8,
+    crashed_boots: u8,
+}
 
 impl GuestStatus {
     /// Whether the status is zero.
     pub fn is_success(self) -> bool {
-        self.0 == 0
+        self.code == 0
     }
 
     /// The command's own exit status; a signal becomes 128 and its number, as in a shell, and a
     /// command that is not there 127.
     pub fn code(self) -> u8 {
-        self.0
+        self.code
+    }
+
+    /// The number of boots in which the emulator crashed, before the one that ran the command.
+    pub fn crashed_boots(self) -> u8 {
+        self.crashed_boots
     }
 }
 
@@ -53,6 +62,29 @@ pub(crate) fn run(
 ) -> Result<GuestStatus, GuestError> {
     let deadline = Instant::now() + guest.time_limit;
     let job = job(guest, kernel, words)?;
+    again_after_crashes(|| boot(guest, kernel, &job, deadline, &mut sink))
+}
+
+/// Boots until the emulator does not crash, [`MAX_BOOTS`] times at most. It crashes before the
+/// command starts, so the command runs once.
+fn again_after_crashes(mut boot: impl FnMut() -> Result<u8, GuestError>) -> Result<GuestStatus, GuestError> {
+    let mut crashed_boots = 0;
+    loop {
+        match boot() {
+            Err(GuestError::EmulatorCrashed { .. }) if crashed_boots + 1 < MAX_BOOTS => crashed_boots += 1,
+            outcome => return outcome.map(|code| GuestStatus { code, crashed_boots }),
+        }
+    }
+}
+
+/// Boots once. Returns the command's exit status.
+fn boot(
+    guest: &Guest,
+    kernel: &Kernel,
+    job: &Job,
+    deadline: Instant,
+    sink: &mut impl FnMut(&[u8]),
+) -> Result<u8, GuestError> {
     let missing = |tool| GuestError::Missing { missing: vec![tool] };
     let qemu = Tool::Qemu.find().ok_or(missing(Tool::Qemu))?;
     let busybox = Tool::StaticBusybox.find().ok_or(missing(Tool::StaticBusybox))?;
@@ -70,7 +102,7 @@ pub(crate) fn run(
     let disk = File::create(&files.disk).and_then(|disk| disk.set_len(DISK_BYTES));
     disk.map_err(file_error("create", &files.disk))?;
     let initrd = File::create(&files.initrd).map_err(file_error("create", &files.initrd))?;
-    initrd::write(BufWriter::new(initrd), &busybox, kernel, &job)?;
+    initrd::write(BufWriter::new(initrd), &busybox, kernel, job)?;
     let stderr = File::create(at("stderr")).map_err(file_error("create", &at("stderr")))?;
 
     let number = BOOTS.fetch_add(1, Ordering::Relaxed);
@@ -78,7 +110,7 @@ pub(crate) fn run(
     let mut kept = GuardedProcess::start(&qemu, &arguments, scratch.path(), stderr)
         .map_err(|source| SystemError::Spawn { command: qemu.display().to_string(), source })?;
     let lines = read_lines(kept.output())?;
-    let in_time = pass_on(&lines, deadline, &mut sink);
+    let in_time = pass_on(&lines, deadline, sink);
     // Dropping the receiver discards further lines; the reader ends with the emulator.
     drop(lines);
     let ended = kept.end().map_err(file_error("wait", &qemu))?;
@@ -158,24 +190,38 @@ fn verdict(
     ended: ExitStatus,
     console: &[u8],
     stderr: &[u8],
-) -> Result<GuestStatus, GuestError> {
+) -> Result<u8, GuestError> {
     let panicked = console.windows(PANIC.len()).any(|window| window == PANIC.as_bytes());
     let console = if panicked { Console::around(console, PANIC) } else { Console::tail(console) };
     match (progress, limit) {
-        (Progress::Exited(code), _) => Ok(GuestStatus(code)),
+        (Progress::Exited(code), _) => Ok(code),
         _ if panicked => Err(GuestError::Panicked { console }),
         (Progress::Failed(what), _) => Err(GuestError::NotUp { reason: format!("{what} failed"), console }),
         (progress, Some(limit)) => Err(GuestError::TimedOut { limit, up: progress == Progress::Up, console }),
         (Progress::Up, None) => Err(GuestError::Lost { console }),
         (Progress::Silent, None) => {
             let stderr = String::from_utf8_lossy(stderr).trim_end().to_owned();
+            if let Some(signal) = crash(ended) {
+                return Err(GuestError::EmulatorCrashed { signal, boots: MAX_BOOTS, stderr });
+            }
             Err(GuestError::NotUp { reason: format!("QEMU ended ({ended}) and said {stderr:?}"), console })
         }
     }
 }
 
+/// The signal by which the emulator ended itself. Its keeper, a shell, reports it as 128 and its
+/// number. Signals that others send are no crashes.
+fn crash(ended: ExitStatus) -> Option<i32> {
+    let signal = ended.code()?.checked_sub(128)?;
+    CRASHES.iter().map(|crash| *crash as i32).find(|crash| *crash == signal)
+}
+
 /// Numbers the boots of one owner, for the emulator's name.
 static BOOTS: AtomicU32 = AtomicU32::new(0);
+/// QEMU crashes now and then while it emulates a booting kernel on several threads; one such boot
+/// in some hundreds was seen.
+const MAX_BOOTS: u8 = 4;
+const CRASHES: [Signal; 5] = [Signal::SIGSEGV, Signal::SIGABRT, Signal::SIGBUS, Signal::SIGILL, Signal::SIGFPE];
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const HOME: &str = "/run/rails-guest/home";
 /// The length of the disk.
@@ -191,14 +237,36 @@ mod tests {
     use super::*;
     use std::os::unix::process::ExitStatusExt;
 
-    fn judge(progress: Progress, limit: Option<Duration>, console: &str) -> Result<GuestStatus, GuestError> {
+    fn judge(progress: Progress, limit: Option<Duration>, console: &str) -> Result<u8, GuestError> {
         verdict(progress, limit, ExitStatus::from_raw(1 << 8), console.as_bytes(), b"qemu: no such option\n")
     }
 
     #[test]
     fn a_reported_status_counts_whatever_came_after() {
-        let status = judge(Progress::Exited(3), Some(Duration::from_secs(1)), "Kernel panic - not syncing: x").unwrap();
-        assert_eq!((status.code(), status.is_success()), (3, false));
+        let judged = judge(Progress::Exited(3), Some(Duration::from_secs(1)), "Kernel panic - not syncing: x");
+        let status = again_after_crashes(|| Ok(judged.as_ref().copied().unwrap())).unwrap();
+        assert_eq!((status.code(), status.is_success(), status.crashed_boots()), (3, false, 0));
+    }
+
+    #[test]
+    fn only_a_crashed_emulator_is_started_again() {
+        let ended = |code: i32| verdict(Progress::Silent, None, ExitStatus::from_raw(code << 8), b"", b"x\n");
+        let segmentation_fault = 128 + Signal::SIGSEGV as i32;
+
+        let mut boots = vec![Ok(3), ended(segmentation_fault), ended(segmentation_fault)];
+        let status = again_after_crashes(|| boots.pop().unwrap()).unwrap();
+        assert_eq!((status.code(), status.crashed_boots()), (3, 2));
+
+        let mut count = 0;
+        let mut counted = |code| {
+            count += 1;
+            ended(code)
+        };
+        let error = again_after_crashes(|| counted(segmentation_fault)).unwrap_err().to_string();
+        assert_eq!(error, "QEMU crashed in each of 4 boots, the last time by signal 11, and said \"x\"");
+        let killed = again_after_crashes(|| counted(128 + Signal::SIGKILL as i32)).unwrap_err();
+        assert!(matches!(killed, GuestError::NotUp { .. }), "{killed}");
+        assert_eq!(count, 5);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! `lab guest`: a two-socket machine, emulated.
 
-use crate::exit::{Exit, Help, Helped};
+use crate::{
+    exit::{Exit, Help, Helped},
+    print,
+};
 use anyhow::{Result, anyhow};
 use rails_lab::guest::{Guest, GuestError};
 use std::{
@@ -55,7 +58,11 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
             unheard = Some(error);
         }
     });
-    match (status.map_err(explained)?, unheard) {
+    let status = status.map_err(explained)?;
+    if status.crashed_boots() > 0 {
+        print::note(format_args!("QEMU crashed in {} boots before this one", status.crashed_boots()));
+    }
+    match (status, unheard) {
         // A reader that has closed the pipe does not want further output.
         (_, Some(error)) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         (status, _) if status.is_success() => Ok(Exit::Done),

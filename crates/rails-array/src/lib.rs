@@ -7,16 +7,26 @@
 //! # Map
 //! Each module depends only on those above it.
 //! - [`shape`], [`region`]: an array's extents, and a box of its elements;
-//! - [`selection`]: elements at regular distances, and the text that names them.
+//! - [`selection`]: elements at regular distances, and the text that names them;
+//! - [`block_range`], [`grid`], [`partition`]: a region cut into blocks, and boxes of blocks;
+//! - [`layout`]: the trait of such divisions.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 // clippy.toml lists them.
 #![deny(clippy::disallowed_methods)]
 
+pub mod block_range;
+pub mod grid;
+pub mod layout;
+pub mod partition;
 pub mod region;
 pub mod selection;
 pub mod shape;
 
+pub use block_range::{BlockIndex, BlockRange};
+pub use grid::{BlockGrid, GridError, QueryError};
+pub use layout::{Grid, Layout};
+pub use partition::{PartitionIndex, Partitioning};
 pub use region::{Region, RegionError};
 pub use selection::{ResolveError, Selection, SelectionError, SelectionText, SelectionTextError};
 pub use shape::{MAX_RANK, Shape, ShapeError};

@@ -186,7 +186,7 @@ proptest! {
         let kept = per_axis.iter().zip(&axes).filter(|(_, (_, wanted))| wanted.is_err());
         let shape: Vec<u64> = kept.map(|(coordinates, _)| coordinates.len() as u64).chain(more.iter().copied()).collect();
         prop_assert_eq!(selection.shape(), Shape::new(shape.iter().copied()).unwrap());
-        let places = (0..array.elements()).map(|number| place(number, &array));
+        let places = (0..array.elements()).map(|number| array.coordinates_of(number));
         for place in places {
             let expected = per_axis.iter().zip(&place).all(|(coordinates, at)| coordinates.contains(&(*at as i64)));
             prop_assert_eq!(selection.contains_element(&place), expected, "{:?} of {}", place, text);
@@ -217,16 +217,11 @@ proptest! {
         let part = selection.within(&other);
         let around = Shape::new(axes.iter().map(|_| 13)).unwrap();
         let mut count = 0;
-        for place in (0..around.elements()).map(|number| place(number, &around)) {
+        for place in (0..around.elements()).map(|number| around.coordinates_of(number)) {
             let expected = selection.contains_element(&place) && other.contains_element(&place);
             prop_assert_eq!(part.as_ref().is_some_and(|part| part.contains_element(&place)), expected);
             count += u64::from(expected);
         }
         prop_assert_eq!(part.map_or(0, |part| part.elements()), count);
     }
-}
-
-/// The coordinates of the element with that number, in C order.
-fn place(number: u64, array: &Shape) -> Vec<u64> {
-    array.strides().iter().zip(array.extents()).map(|(stride, extent)| number / stride % extent).collect()
 }

@@ -60,6 +60,12 @@ impl BlockRange {
         (self.remaining > 0).then_some(BlockIndex(self.next))
     }
 
+    /// The block of the largest number, which comes last.
+    pub fn max_block(&self) -> Option<BlockIndex> {
+        let last = |axis: &Axis| axis.coordinate(axis.count - 1) * axis.stride;
+        (self.remaining > 0).then(|| BlockIndex(self.axes.iter().map(last).sum()))
+    }
+
     /// Whether the block is still to come.
     pub fn contains(&self, block: BlockIndex) -> bool {
         if self.remaining == 0 || block.0 < self.next {

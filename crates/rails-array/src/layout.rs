@@ -24,6 +24,9 @@ pub trait Layout: fmt::Debug + Send + Sync {
     /// If there is no such block.
     fn elements_of(&self, block: BlockIndex) -> u64;
 
+    /// The number of elements of the largest block, or 0 without blocks.
+    fn max_elements(&self) -> u64;
+
     /// The number of partitions. They are numbered from 0.
     fn partition_count(&self) -> u64;
 
@@ -97,6 +100,11 @@ impl Layout for Grid {
         self.blocks.block_region(block).elements()
     }
 
+    fn max_elements(&self) -> u64 {
+        // The edges cut the last blocks, and the first one only where it is the last.
+        if self.block_count() == 0 { 0 } else { self.elements_of(BlockIndex(0)) }
+    }
+
     fn partition_count(&self) -> u64 {
         self.partitions.partition_count()
     }
@@ -126,6 +134,7 @@ mod tests {
         assert_eq!((layout.block_count(), layout.partition_count()), (64 * 16, 16));
         assert_eq!(layout.elements_of(BlockIndex(0)), 91 * 135);
         assert_eq!(layout.elements_of(BlockIndex(15)), 88 * 135);
+        assert_eq!(layout.max_elements(), 91 * 135);
         assert_eq!(layout.partition_of(BlockIndex(64)), PartitionIndex(1));
         assert_eq!(layout.blocks_of(&array).unwrap().len(), 64 * 16);
         let every_other = Selection::new(array, [2, 1, 1]).unwrap();

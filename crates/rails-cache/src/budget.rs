@@ -1,0 +1,66 @@
+//! The memory that one application has for one dataset.
+
+use crate::{block::DatasetId, future::Future, level::MemoryLevel, order::Order};
+use rails_array::BlockIndex;
+use std::collections::VecDeque;
+
+/// The slots that a budget may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Slots that other budgets do not take from this one. Slots that it does not use serve others
+    /// until it asks for them. By default none.
+    pub min: u32,
+    /// Slots that the budget has at most. By default all of the node's.
+    pub max: u32,
+    /// The budget's part of the slots beyond every `min`, in relation to the weights of other
+    /// budgets. By default 1.
+    pub weight: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { min: 0, max: u32::MAX, weight: 1 }
+    }
+}
+
+/// A budget and the slots that count against it.
+#[derive(Debug, Clone)]
+pub(crate) struct Budget {
+    pub(crate) dataset: DatasetId,
+    pub(crate) limits: Limits,
+    pub(crate) used: Used,
+    pub(crate) level: MemoryLevel,
+    /// Cached blocks that are pinned by nobody.
+    pub(crate) order: Order,
+    pub(crate) future: Future,
+    /// Blocks to fetch ahead of time, in this order.
+    pub(crate) ahead: VecDeque<BlockIndex>,
+}
+
+/// Slots by the state of their blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Used {
+    pub(crate) in_transit: u32,
+    pub(crate) cached: u32,
+    /// Slots that were promised to an upstream, for blocks that it pushes.
+    pub(crate) credited: u32,
+}
+
+impl Used {
+    pub(crate) fn total(self) -> u32 {
+        self.in_transit + self.cached + self.credited
+    }
+}
+
+impl Budget {
+    /// Whether the budget keeps its `min` if another one takes this many slots of it.
+    pub(crate) fn can_give(&self, slots: u32) -> bool {
+        self.used.total() >= self.limits.min.saturating_add(slots)
+    }
+
+    /// Whether this budget has more beyond its `min`, in relation to its weight, than another.
+    pub(crate) fn exceeds(&self, other: &Self) -> bool {
+        let excess = |budget: &Self| u64::from(budget.used.total().saturating_sub(budget.limits.min));
+        excess(self) * u64::from(other.limits.weight) > excess(other) * u64::from(self.limits.weight)
+    }
+}

@@ -1,0 +1,336 @@
+//! Who holds which slots: the pool, the blocks that hold them, and the budgets that they count
+//! against.
+
+use crate::{
+    block::{BlockId, BudgetId, DatasetId},
+    budget::{Budget, Limits, Used},
+    error::DeclareError,
+    future::Future,
+    level::MemoryLevel,
+    mutation::{Mutation, Mutations},
+    order::{Order, Policy, Touch},
+    slots::{SlotChain, SlotPool},
+    table::{Entry, Place, State, Table},
+};
+use std::collections::VecDeque;
+
+/// The memory of a node.
+///
+/// A slot is free, or one block holds it; a block that holds slots is in transit or cached, and
+/// counts against one budget.
+#[derive(Debug, Clone)]
+pub(crate) struct Memory {
+    pool: SlotPool,
+    table: Table,
+    budgets: Vec<Budget>,
+    /// Slots of the pool's free ones that are promised to upstreams.
+    credited: u32,
+    level: MemoryLevel,
+    /// The slots of the largest block that may come.
+    max_block_slots: u32,
+    seed: u64,
+    mutations: Mutations,
+}
+
+/// Why a block gets no slots now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Shortage {
+    /// Its budget has all slots that it may have.
+    Budget,
+    /// Too few slots are free.
+    Node,
+}
+
+impl Memory {
+    pub(crate) fn new(slots: u32, max_block_slots: u32, seed: u64, mutations: Mutations) -> Self {
+        Self {
+            pool: SlotPool::new(slots),
+            table: Table::new(seed),
+            budgets: Vec::new(),
+            credited: 0,
+            level: MemoryLevel::default(),
+            max_block_slots,
+            seed,
+            mutations,
+        }
+    }
+
+    pub(crate) fn declare(
+        &mut self,
+        dataset: DatasetId,
+        limits: Limits,
+        policy: Policy,
+    ) -> Result<BudgetId, DeclareError> {
+        let total = self.pool.total();
+        let limits = Limits { max: limits.max.min(total), ..limits };
+        if limits.weight == 0 {
+            return Err(DeclareError::NoWeight);
+        }
+        if limits.min > limits.max || limits.max < self.max_block_slots {
+            let Limits { min, max, .. } = limits;
+            return Err(DeclareError::BadLimits { min, max, max_block: self.max_block_slots });
+        }
+        // However the budgets share the slots beyond every `min`, one of them has a whole block of
+        // these that it can give.
+        let budgets = self.budgets.len() as u64 + 1;
+        let block = u64::from(self.max_block_slots);
+        let mins: u64 = self.budgets.iter().map(|budget| u64::from(budget.limits.min)).sum();
+        let reserve = budgets * (block - 1) + block;
+        let needed = mins + u64::from(limits.min) + reserve;
+        if needed > u64::from(total) {
+            return Err(DeclareError::Overcommitted { min: limits.min, others: mins, reserve, total });
+        }
+        if self.budgets.len() >= MAX_BUDGETS {
+            return Err(DeclareError::TooManyBudgets { max: MAX_BUDGETS });
+        }
+        let id = self.budgets.len() as u32;
+        self.budgets.push(Budget {
+            dataset,
+            limits,
+            used: Used::default(),
+            level: MemoryLevel::default(),
+            order: Order::new(policy, self.seed),
+            future: Future::new(self.seed),
+            ahead: VecDeque::new(),
+        });
+        Ok(BudgetId(id))
+    }
+
+    pub(crate) fn budget(&self, budget: BudgetId) -> &Budget {
+        &self.budgets[budget.0 as usize]
+    }
+
+    pub(crate) fn budget_mut(&mut self, budget: BudgetId) -> &mut Budget {
+        &mut self.budgets[budget.0 as usize]
+    }
+
+    pub(crate) fn has_budget(&self, budget: BudgetId) -> bool {
+        (budget.0 as usize) < self.budgets.len()
+    }
+
+    pub(crate) fn budget_count(&self) -> u32 {
+        self.budgets.len() as u32
+    }
+
+    pub(crate) fn budgets(&self) -> impl Iterator<Item = (BudgetId, &Budget)> {
+        (0..).map(BudgetId).zip(&self.budgets)
+    }
+
+    #[cfg(feature = "internals")]
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    pub(crate) fn find(&self, block: &BlockId) -> Option<u32> {
+        self.table.find(block)
+    }
+
+    pub(crate) fn entry(&self, entry: u32) -> &Entry {
+        self.table.get(entry)
+    }
+
+    pub(crate) fn slots(&self, chain: SlotChain) -> impl Iterator<Item = u32> + '_ {
+        self.pool.slots(chain)
+    }
+
+    pub(crate) fn total(&self) -> u32 {
+        self.pool.total()
+    }
+
+    /// The slots that nobody has, nor has been promised.
+    pub(crate) fn free(&self) -> u32 {
+        self.pool.free() - self.credited
+    }
+
+    pub(crate) fn level(&self) -> MemoryLevel {
+        self.level
+    }
+
+    /// Whether a budget may take slots for a block.
+    pub(crate) fn room(&self, budget: BudgetId, slots: u32) -> Result<(), Shortage> {
+        let budget = self.budget(budget);
+        if self.mutations.has(Mutation::TransitNotCounted) {
+            let cached: u32 = self.budgets.iter().map(|budget| budget.used.cached).sum();
+            return if cached + slots > self.total() { Err(Shortage::Node) } else { Ok(()) };
+        }
+        if budget.used.total() + slots > budget.limits.max {
+            Err(Shortage::Budget)
+        } else if slots > self.free() {
+            Err(Shortage::Node)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether a budget may take slots that no reader waits for, and leave `reserve` to readers.
+    ///
+    /// They must not raise the memory to a level at which they would be reclaimed at once.
+    pub(crate) fn has_room_ahead(&self, budget: BudgetId, slots: u32, reserve: u32) -> bool {
+        if self.room(budget, slots).is_err() || self.free() < slots.saturating_add(reserve) {
+            return false;
+        }
+        let budget = self.budget(budget);
+        let level = self.level.after(self.total() - self.free() + slots, self.total());
+        level.max(budget.level.after(budget.used.total() + slots, budget.limits.max)) < MemoryLevel::ANY_GOES
+    }
+
+    /// Takes slots for an empty block, which is in transit from now on. There has to be room.
+    pub(crate) fn take(&mut self, block: BlockId, budget: BudgetId, slots: u32) -> u32 {
+        let chain = match self.pool.take(slots) {
+            Some(chain) => chain,
+            None if self.mutations.has(Mutation::TransitNotCounted) => SlotChain::NONE,
+            None => panic!("room for {slots} slots was found, and {} are free", self.free()),
+        };
+        self.budget_mut(budget).used.in_transit += chain.count();
+        self.update_levels(budget);
+        self.table.insert(block, chain, budget, State::InTransit)
+    }
+
+    /// Promises slots to an upstream. There has to be room.
+    pub(crate) fn credit(&mut self, budget: BudgetId, slots: u32) {
+        assert!(slots <= self.free(), "only free slots are promised");
+        self.credited += slots;
+        self.budget_mut(budget).used.credited += slots;
+        self.update_levels(budget);
+    }
+
+    /// Slots that were promised are free again.
+    pub(crate) fn end_credit(&mut self, budget: BudgetId, slots: u32) {
+        self.credited -= slots;
+        self.budget_mut(budget).used.credited -= slots;
+        self.update_levels(budget);
+    }
+
+    /// An empty block is cached in slots that were promised for it, pinned by nobody yet.
+    pub(crate) fn push(&mut self, block: BlockId, budget: BudgetId, slots: u32) -> u32 {
+        self.end_credit(budget, slots);
+        let chain = self.pool.take(slots).expect("promised slots are there");
+        self.budget_mut(budget).used.cached += slots;
+        self.update_levels(budget);
+        let entry = self.table.insert(block, chain, budget, State::Cached);
+        self.table.get_mut(entry).is_ahead = true;
+        entry
+    }
+
+    /// A block is, or was, fetched before a reader asked for it.
+    pub(crate) fn mark_ahead(&mut self, entry: u32) {
+        self.table.get_mut(entry).is_ahead = true;
+    }
+
+    /// A reader waits for a block in transit.
+    pub(crate) fn mark_used(&mut self, entry: u32) {
+        self.table.get_mut(entry).is_used = true;
+    }
+
+    /// A block in transit is cached, pinned by nobody yet, and outside the order of reclamation.
+    pub(crate) fn arrive(&mut self, entry: u32) {
+        let Entry { budget, chain, state, .. } = *self.table.get(entry);
+        assert_eq!(state, State::InTransit, "a block arrives once");
+        self.table.get_mut(entry).state = State::Cached;
+        let used = &mut self.budget_mut(budget).used;
+        used.in_transit -= chain.count();
+        used.cached += chain.count();
+    }
+
+    /// A block in transit is empty again.
+    pub(crate) fn give_up(&mut self, entry: u32) {
+        assert_eq!(self.table.get(entry).state, State::InTransit, "only a block in transit is given up");
+        if self.mutations.has(Mutation::FailureLeaks) {
+            self.table.get_mut(entry).chain = SlotChain::NONE;
+        }
+        self.remove(entry);
+    }
+
+    /// A cached block, which nobody has pinned, is empty again.
+    pub(crate) fn reclaim(&mut self, entry: u32) {
+        self.lift(entry);
+        self.remove(entry);
+    }
+
+    /// Keeps a cached block from being reclaimed while a reader copies it.
+    pub(crate) fn pin(&mut self, entry: u32) {
+        self.lift(entry);
+        let entry = self.table.get_mut(entry);
+        entry.pins += 1;
+        entry.is_used = true;
+    }
+
+    /// A reader has copied. Returns whether nobody pins the block any more, which has then to be
+    /// [settled](Self::settle).
+    pub(crate) fn unpin(&mut self, entry: u32) -> bool {
+        let entry = self.table.get_mut(entry);
+        entry.pins = entry.pins.checked_sub(1).expect("a pin is taken before it is released");
+        entry.pins == 0
+    }
+
+    /// Gives a cached block that nobody pins its place in the order of reclamation.
+    pub(crate) fn settle(&mut self, entry: u32, touch: Touch) {
+        let budget = self.table.get(entry).budget;
+        let order = &mut self.budgets[budget.0 as usize].order;
+        order.insert(&mut self.table, entry, touch);
+    }
+
+    /// A block's next use has become known to its budget.
+    pub(crate) fn update_expectation(&mut self, entry: u32, budget: BudgetId) {
+        let Entry { budget: owner, block, place, .. } = *self.table.get(entry);
+        let Budget { order, future, .. } = &mut self.budgets[budget.0 as usize];
+        if owner == budget
+            && place != Place::Outside
+            && let Some(position) = future.next_use(block.index)
+        {
+            order.expect(&mut self.table, entry, position);
+        }
+    }
+
+    /// The block that goes first when any budget may give, or, for the sake of a budget, any other
+    /// one and itself: of the budget that has the most beyond its share.
+    pub(crate) fn victim(&self, beneficiary: Option<BudgetId>) -> Option<u32> {
+        let offer = |(id, budget): (BudgetId, &'_ Budget)| {
+            let victim = budget.order.victim()?;
+            let slots = self.table.get(victim).chain.count();
+            let gives = beneficiary == Some(id) || budget.can_give(slots) || self.mutations.has(Mutation::MinNotKept);
+            gives.then_some((id, victim))
+        };
+        let more = |best: (BudgetId, u32), next: (BudgetId, u32)| {
+            if self.budget(next.0).exceeds(self.budget(best.0)) { next } else { best }
+        };
+        self.budgets().filter_map(offer).reduce(more).map(|(_, victim)| victim)
+    }
+
+    /// Whether slots of a block may be taken for the sake of a budget that has too few.
+    pub(crate) fn may_take(&self, beneficiary: BudgetId, shortage: Shortage, entry: u32) -> bool {
+        let Entry { budget, chain, .. } = *self.table.get(entry);
+        budget == beneficiary || shortage == Shortage::Node && self.budget(budget).can_give(chain.count())
+    }
+
+    fn lift(&mut self, entry: u32) {
+        let Entry { budget, place, state, .. } = *self.table.get(entry);
+        assert_eq!(state, State::Cached, "only a cached block is pinned or reclaimed");
+        if place != Place::Outside {
+            self.budgets[budget.0 as usize].order.remove(&mut self.table, entry);
+        }
+    }
+
+    fn remove(&mut self, entry: u32) {
+        let Entry { budget, state, pins, .. } = *self.table.get(entry);
+        assert_eq!(pins, 0, "a block that a reader copies stays");
+        let chain = self.table.remove(entry);
+        let used = &mut self.budget_mut(budget).used;
+        match state {
+            State::InTransit => used.in_transit -= chain.count(),
+            State::Cached => used.cached -= chain.count(),
+        }
+        self.pool.give_back(chain);
+        self.update_levels(budget);
+    }
+
+    fn update_levels(&mut self, budget: BudgetId) {
+        let total = self.total();
+        self.level = self.level.after(total - self.free(), total);
+        let budget = self.budget_mut(budget);
+        budget.level = budget.level.after(budget.used.total(), budget.limits.max);
+    }
+}
+
+/// Decisions look at every budget.
+const MAX_BUDGETS: usize = 1024;

@@ -1,0 +1,34 @@
+//! What a node has done, as counters that only grow.
+
+/// Counters of blocks.
+///
+/// Every block that a reader is given is counted as one of `hits`, `ahead_hits`, `late_ahead`,
+/// `joined` and `misses`, when the node finds out what it has of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct NodeStats {
+    /// Blocks that were cached, because a reader had asked for them before.
+    pub hits: u64,
+    /// Blocks that were cached ahead of time, at their first use.
+    pub ahead_hits: u64,
+    /// Blocks that were on their way ahead of time, at their first use.
+    pub late_ahead: u64,
+    /// Blocks that were on their way for another reader.
+    pub joined: u64,
+    /// Blocks that had to be fetched.
+    pub misses: u64,
+    /// Blocks that were fetched ahead of time.
+    pub ahead_fetched: u64,
+    /// Blocks that an upstream pushed into its credit.
+    pub pushed: u64,
+    /// Pushed blocks that the node had already.
+    pub pushed_twice: u64,
+    /// Pushed blocks that were dropped, because no credit covered them or their generation is past.
+    pub pushed_amiss: u64,
+    /// Blocks that came ahead of time, and were reclaimed before anyone used them.
+    pub unused: u64,
+    /// Blocks that were reclaimed.
+    pub reclaimed: u64,
+    /// Blocks that could not be had.
+    pub failed: u64,
+}

@@ -10,6 +10,7 @@
 //! - [`selection`]: elements at regular distances, and the text that names them;
 //! - [`block_range`], [`grid`], [`partition`]: a region cut into blocks, and boxes of blocks;
 //! - [`layout`]: the trait of such divisions;
+//! - [`home`]: the nodes on which partitions live;
 //! - [`mod@copy`]: from the memory of blocks into that of a selection's result.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -19,6 +20,7 @@
 pub mod block_range;
 pub mod copy;
 pub mod grid;
+pub mod home;
 pub mod layout;
 pub mod partition;
 pub mod region;
@@ -28,6 +30,7 @@ pub mod shape;
 pub use block_range::{BlockIndex, BlockRange};
 pub use copy::{CopyError, CopyPlan, PlanError, Run, Runs, SlotRun, SlotRuns, copy, copy_from_slots, copy_into_slots};
 pub use grid::{BlockGrid, GridError, QueryError};
+pub use home::{Cyclic, Distribution, Epoch, MAX_CYCLE, NodeIndex, Placement, PlacementError, RankList, Table};
 pub use layout::{Grid, Layout};
 pub use partition::{PartitionIndex, Partitioning};
 pub use region::{Region, RegionError};

@@ -4,6 +4,24 @@
 //! Nothing here holds an array, does I/O or knows a type of element. Coordinates are `u64`, and the
 //! last axis varies fastest in memory (C order).
 //!
+//! ```
+//! use rails_array::{BlockGrid, CopyPlan, Region, SelectionText, Shape, copy};
+//!
+//! // The array is kept in blocks of one plane each, and somebody asks for a box.
+//! let array = Shape::new([64, 361, 540])?;
+//! let grid = BlockGrid::new(Region::whole(&array), Shape::new([1, 361, 540])?)?;
+//! let text: SelectionText = "ozone[10:12, 100:200, 200:350]".parse()?;
+//! let selection = text.resolve(&array)?;
+//! let mut answer = vec![0; selection.elements() as usize * 4];
+//! for block in grid.blocks_of_selection(&selection)? {
+//!     let region = grid.block_region(block);
+//!     let memory = vec![block.0 as u8; region.elements() as usize * 4];
+//!     copy(&CopyPlan::new(&region, &selection, 4)?, &memory, &mut answer)?;
+//! }
+//! assert_eq!(answer, [[10; 60_000], [11; 60_000]].concat());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Map
 //! Each module depends only on those above it.
 //! - [`shape`], [`region`]: an array's extents, and a box of its elements;

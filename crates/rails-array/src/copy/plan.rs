@@ -31,7 +31,7 @@ use std::num::NonZeroU64;
 /// assert_eq!(rows, [1, 2, 3, 5, 6, 7]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CopyPlan {
     /// The outermost one first. All count to 2 or more.
     loops: SmallVec<[Loop; 4]>,
@@ -43,7 +43,7 @@ pub struct CopyPlan {
 }
 
 /// Runs, or loops over them, at a distance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Loop {
     pub(super) count: u64,
     pub(super) source_step: u64,

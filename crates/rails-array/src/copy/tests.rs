@@ -205,7 +205,7 @@ proptest! {
         let expected: Vec<u8> = slice.iter().flat_map(|number| bytes_of(*number, element_bytes)).collect();
 
         let (mut copied, mut slotted) = (vec![0; expected.len()], vec![0; expected.len()]);
-        let mut scattered = in_slots(&copied, slot_bytes);
+        let (mut scattered, mut by_runs) = (in_slots(&copied, slot_bytes), copied.clone());
         let mut bytes = 0;
         for block in grid.blocks_of_selection(&selection).unwrap() {
             let region = grid.block_region(block);
@@ -214,13 +214,19 @@ proptest! {
             copy(&plan, &memory, &mut copied).unwrap();
             copy_from_slots(&plan, slot_bytes, &in_slots(&memory, slot_bytes), &mut slotted).unwrap();
             copy_into_slots(&plan, &memory, slot_bytes, &mut scattered).unwrap();
+            for run in plan.source_slot_runs(slot_bytes) {
+                let from = run.slot * slot_bytes.get() + run.slot_offset;
+                prop_assert!(run.slot_offset + run.bytes <= slot_bytes.get());
+                let (from, to, bytes) = (from as usize, run.offset as usize, run.bytes as usize);
+                by_runs[to..to + bytes].copy_from_slice(&memory[from..from + bytes]);
+            }
             prop_assert_eq!(plan.bytes(), plan.runs().map(|run| run.bytes).sum::<u64>());
             prop_assert_eq!(plan.source_end(), plan.runs().map(|run| run.source + run.bytes).max().unwrap());
             prop_assert_eq!(plan.destination_end(), plan.runs().map(|run| run.destination + run.bytes).max().unwrap());
             bytes += plan.bytes();
         }
         prop_assert_eq!(bytes, expected.len() as u64);
-        prop_assert!(copied == expected && slotted == expected && scattered.concat() == expected);
+        prop_assert!(copied == expected && slotted == expected && by_runs == expected && scattered.concat() == expected);
     }
 
     #[test]

@@ -35,7 +35,7 @@ use crate::{
 /// assert_eq!(first_box, [0, 1, 2, 3, 4, 5, 6, 7]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Cyclic {
     placement: Placement,
     slots: Vec<NodeIndex>,

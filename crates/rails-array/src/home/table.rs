@@ -7,7 +7,7 @@ use super::{
 use crate::partition::PartitionIndex;
 
 /// Homes that are written down: for each partition the nodes that may hold it, the first one first.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Table {
     placement: Placement,
     ranks: Vec<RankList>,

@@ -127,6 +127,18 @@ fn only_single_elements_are_dropped() {
 }
 
 #[test]
+fn serde_checks() {
+    let selection = resolve("[0:60:7, 3, :, 5:6]").unwrap();
+    let text = serde_json::to_string(&selection).unwrap();
+    let expected = r#"{"region":{"start":[0,3,0,5],"shape":[57,1,361,1]},"steps":[7,1,1,1],"dropped_axes":[1]}"#;
+    assert_eq!(text, expected);
+    assert_eq!(serde_json::from_str::<Selection>(&text).unwrap(), selection);
+    for (good, bad) in [("[7,1,1,1]", "[7,1,1]"), ("[7,", "[0,"), ("s\":[1]", "s\":[0]"), ("s\":[1]", "s\":[32]")] {
+        assert!(serde_json::from_str::<Selection>(&text.replace(good, bad)).is_err(), "{bad}");
+    }
+}
+
+#[test]
 fn a_selection_reaches_the_last_coordinate() {
     let region = Region::new([u64::MAX - 7], shape([7])).unwrap();
     let ends = Selection::new(region, [6]).unwrap();
@@ -192,7 +204,9 @@ proptest! {
             prop_assert_eq!(selection.contains_element(&place), expected, "{:?} of {}", place, text);
         }
         prop_assert_eq!(selection.elements(), shape.iter().product::<u64>());
-        prop_assert_eq!(parse(&selection.to_string()).resolve(&array), Ok(selection));
+        prop_assert_eq!(parse(&selection.to_string()).resolve(&array), Ok(selection.clone()));
+        let json = serde_json::to_string(&selection).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Selection>(&json).unwrap(), selection);
     }
 
     #[test]

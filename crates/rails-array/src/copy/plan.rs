@@ -75,7 +75,7 @@ pub enum PlanError {
     },
     /// Elements of the result may overlap.
     #[error(
-        "a stride of {stride} bytes along axis {axis} of the result is shorter than the {span} bytes of what it steps over"
+        "a stride of {stride} bytes along axis {axis} of the result is shorter than what it steps over ({span} bytes)"
     )]
     Overlap {
         /// The axis of the result.
@@ -143,12 +143,12 @@ impl CopyPlan {
         self.run_bytes * self.run_count
     }
 
-    /// The number of bytes that the source has at least.
+    /// The number of bytes that the source has to have.
     pub fn source_end(&self) -> u64 {
         self.end(self.source_start, |inner| inner.source_step)
     }
 
-    /// The number of bytes that the destination has at least.
+    /// The number of bytes that the destination has to have.
     pub fn destination_end(&self) -> u64 {
         self.end(self.destination_start, |inner| inner.destination_step)
     }

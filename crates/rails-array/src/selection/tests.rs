@@ -183,7 +183,9 @@ fn coordinates_of(wanted: &Wanted, extent: i64) -> Option<Vec<i64>> {
 
 proptest! {
     #[test]
-    fn a_resolved_text_selects_what_it_says(axes in vec((0_i64..7, wanted()), 0..4), more in vec(1_u64..3, 0..2), dots in any::<bool>()) {
+    fn a_resolved_text_selects_what_it_says(
+        axes in vec((0_i64..7, wanted()), 0..4), more in vec(1_u64..3, 0..2), dots in any::<bool>(),
+    ) {
         let extents = axes.iter().map(|(extent, _)| *extent as u64).chain(more.iter().copied());
         let array = Shape::new(extents).unwrap();
         let mut entries: Vec<String> = axes.iter().map(|(_, wanted)| text_of(wanted)).collect();
@@ -196,7 +198,8 @@ proptest! {
         prop_assert_eq!(selected.is_some(), per_axis.is_some(), "{} of {}", text, array);
         let (Some(selection), Some(per_axis)) = (selected, per_axis) else { return Ok(()) };
         let kept = per_axis.iter().zip(&axes).filter(|(_, (_, wanted))| wanted.is_err());
-        let shape: Vec<u64> = kept.map(|(coordinates, _)| coordinates.len() as u64).chain(more.iter().copied()).collect();
+        let kept = kept.map(|(coordinates, _)| coordinates.len() as u64);
+        let shape: Vec<u64> = kept.chain(more.iter().copied()).collect();
         prop_assert_eq!(selection.shape(), Shape::new(shape.iter().copied()).unwrap());
         let places = (0..array.elements()).map(|number| array.coordinates_of(number));
         for place in places {

@@ -1,6 +1,7 @@
 //! Nodes in turn, as often as they weigh, and as evenly as can be.
 
 use super::placement::{NodeIndex, Placement};
+use std::{cmp::Reverse, collections::BinaryHeap};
 
 /// The nodes of a cycle, in which each has as many slots as it weighs.
 ///
@@ -10,20 +11,23 @@ use super::placement::{NodeIndex, Placement};
 /// "Proportionate progress", Algorithmica 15, 1996). On one resource the earliest deadline first
 /// meets all of them.
 pub(super) fn cycle(placement: &Placement) -> Vec<NodeIndex> {
-    let weights: Vec<u64> = placement.reduced().collect();
-    let length: u64 = weights.iter().sum();
-    let mut given = vec![0_u64; weights.len()];
-    let mut slots = Vec::new();
-    for slot in 0..length {
-        let due = (0..weights.len()).filter(|node| {
-            let (given, weight) = (given[*node], weights[*node]);
-            given < weight && given * length / weight <= slot
-        });
-        // The first of those that are due at one time: equal nodes are in order.
-        let next = due.min_by_key(|node| ((given[*node] + 1) * length).div_ceil(weights[*node]));
-        let next = next.expect("the slots of the cycle are as many as the weights");
-        given[next] += 1;
-        slots.push(NodeIndex(next as u32));
-    }
-    slots
+    let length: u64 = placement.reduced().sum();
+    let jobs = (0..).zip(placement.reduced()).flat_map(|(node, weight)| {
+        (0..weight)
+            .map(move |given| (given * length / weight, ((given + 1) * length).div_ceil(weight), NodeIndex(node)))
+    });
+    let mut jobs: Vec<(u64, u64, NodeIndex)> = jobs.collect();
+    jobs.sort_unstable();
+    let mut jobs = jobs.into_iter().peekable();
+    // Those that are due, the earliest deadline first, and at one deadline in the order of the nodes.
+    let mut due = BinaryHeap::new();
+    (0..length)
+        .map(|slot| {
+            while let Some((_, deadline, node)) = jobs.next_if(|(release, _, _)| *release <= slot) {
+                due.push(Reverse((deadline, node)));
+            }
+            let Reverse((_, node)) = due.pop().expect("at each slot as many are released as slots went by");
+            node
+        })
+        .collect()
 }

@@ -1,6 +1,6 @@
 //! Plans carried out.
 
-use super::plan::{CopyPlan, Loop};
+use super::{plan::CopyPlan, runs::Loop};
 use std::num::NonZeroU64;
 
 /// A copy whose memory does not fit its plan. Nothing was copied.

@@ -1,6 +1,6 @@
 //! The plan of a copy: nested loops over runs of bytes.
 
-use super::runs::{Runs, SlotRuns};
+use super::runs::{Loop, Runs, SlotRuns};
 use crate::{
     region::Region,
     selection::Selection,
@@ -40,14 +40,6 @@ pub struct CopyPlan {
     run_bytes: u64,
     /// 0 if there is nothing to copy.
     run_count: u64,
-}
-
-/// Runs, or loops over them, at a distance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Loop {
-    pub(super) count: u64,
-    pub(super) source_step: u64,
-    pub(super) destination_step: u64,
 }
 
 /// A copy that cannot be planned.

@@ -47,9 +47,9 @@ pub enum RegionError {
     End {
         /// The axis.
         axis: usize,
-        /// Its start.
+        /// The start of the axis.
         start: u64,
-        /// Its extent.
+        /// The extent of the axis.
         extent: u64,
     },
     /// The region begins before the origin that it is to be counted from.
@@ -57,7 +57,7 @@ pub enum RegionError {
     BeforeOrigin {
         /// The axis.
         axis: usize,
-        /// Its start.
+        /// The start of the axis.
         start: u64,
         /// The origin's coordinate.
         origin: u64,

@@ -42,7 +42,7 @@ pub enum ShapeError {
     Elements {
         /// The first axis at which the product is too large.
         axis: usize,
-        /// Its extent.
+        /// The extent of the axis.
         extent: u64,
     },
 }

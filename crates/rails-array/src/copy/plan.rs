@@ -72,7 +72,7 @@ pub enum PlanError {
     Overlap {
         /// The axis of the result.
         axis: usize,
-        /// Its stride.
+        /// The stride of the axis.
         stride: u64,
         /// The bytes of an element, or of all elements along the axes with shorter strides.
         span: u64,

@@ -22,20 +22,20 @@ pub(super) fn choose(slots: u64, is_uniform: bool, partitions: &Shape, typical: 
     let typical: Vec<PerAxis> = typical.iter().map(clipped).collect();
     let counted = if typical.is_empty() { std::slice::from_ref(&whole) } else { &typical[..] };
     let score = |vector: &PerAxis| {
-        let boxes: u64 = typical.iter().map(|extents| unevenness(slots, vector, extents)).sum();
-        (boxes, lines(&whole).map(|line| unevenness(slots, vector, &line)).sum::<u64>())
+        let boxes: u128 = typical.iter().map(|extents| unevenness(slots, vector, extents)).sum();
+        (boxes, lines(&whole).map(|line| unevenness(slots, vector, &line)).sum::<u128>())
     };
-    let counting = counted.iter().flat_map(|extents| counting(slots, extents));
+    let in_order = counted.iter().flat_map(|extents| counting(slots, extents));
     if is_uniform {
-        let best = counting.chain(lattices(slots, partitions.rank())).min_by_key(score);
+        let best = in_order.chain(lattices(slots, partitions.rank())).min_by_key(score);
         with_other_steps(slots, best.expect("an order of the axes exists"), score)
     } else {
-        counting.min_by_key(score).expect("an order of the axes exists")
+        in_order.min_by_key(score).expect("an order of the axes exists")
     }
 }
 
 /// The vector, with the best step along one axis after the other.
-fn with_other_steps(slots: u64, mut best: PerAxis, score: impl Fn(&PerAxis) -> (u64, u64)) -> PerAxis {
+fn with_other_steps(slots: u64, mut best: PerAxis, score: impl Fn(&PerAxis) -> (u128, u128)) -> PerAxis {
     let mut lowest = score(&best);
     for axis in 0..best.len() {
         for step in tried(slots) {
@@ -116,7 +116,7 @@ fn lines(extents: &[u64]) -> impl Iterator<Item = PerAxis> {
 
 /// How much more often than its share the box has one slot than another, in thousandths of the
 /// share: 0 if each slot is there as often as any other, or once less.
-fn unevenness(slots: u64, vector: &[u64], extents: &[u64]) -> u64 {
+fn unevenness(slots: u64, vector: &[u64], extents: &[u64]) -> u128 {
     let mut counts = vec![0_u64; slots as usize];
     counts[0] = 1;
     for (step, extent) in vector.iter().zip(extents).filter(|(_, extent)| **extent > 1) {
@@ -125,8 +125,7 @@ fn unevenness(slots: u64, vector: &[u64], extents: &[u64]) -> u64 {
     let (max, min) = (counts.iter().max().copied().unwrap_or(0), counts.iter().min().copied().unwrap_or(0));
     let elements: u64 = extents.iter().product();
     let (floor, ceiling) = (elements / slots, elements.div_ceil(slots));
-    let excess = u128::from((max - ceiling) + (floor - min)) * 1000 / u128::from(ceiling);
-    u64::try_from(excess).unwrap_or(u64::MAX >> 8)
+    u128::from((max - ceiling) + (floor - min)) * 1000 / u128::from(ceiling)
 }
 
 /// The sum of `times` copies of the counts, of which each is moved by `step` slots more.

@@ -32,6 +32,8 @@ pub(crate) struct Budget {
     pub(crate) level: MemoryLevel,
     /// Cached blocks that are pinned by nobody.
     pub(crate) order: Order,
+    /// Cached blocks of generations that are past. They are all to go.
+    pub(crate) stale: Vec<Order>,
     pub(crate) future: Future,
     /// Blocks to fetch ahead of time, in this order.
     pub(crate) ahead: VecDeque<BlockIndex>,
@@ -56,6 +58,14 @@ impl Budget {
     /// Whether the budget keeps its `min` if another one takes this many slots of it.
     pub(crate) fn can_give(&self, slots: u32) -> bool {
         self.used.total() >= self.limits.min.saturating_add(slots)
+    }
+
+    /// The dataset has a new generation: no block of the budget is found by its name any more.
+    pub(crate) fn retire(&mut self, seed: u64) {
+        let order = Order::new(self.order.policy(), seed);
+        self.stale.push(std::mem::replace(&mut self.order, order));
+        self.future = Future::new(seed);
+        self.ahead.clear();
     }
 
     /// Whether this budget has more beyond its `min`, in relation to its weight, than another.

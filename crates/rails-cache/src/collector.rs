@@ -2,6 +2,7 @@
 
 use crate::{
     block::{BudgetId, RequestId},
+    budget::Budget,
     level::MemoryLevel,
     memory::{Memory, Shortage},
     mutation::{Mutation, Mutations},
@@ -109,18 +110,32 @@ impl Collector {
 
 /// A block that goes because of the memory's level, or that of a budget.
 fn for_pressure(memory: &Memory, idle_limit: u32) -> Option<u32> {
-    let level = memory.level();
-    if level >= MemoryLevel::ANY_GOES
+    if memory.level() >= MemoryLevel::ANY_GOES
         && let Some(victim) = memory.victim(None)
     {
         return Some(victim);
     }
     memory.budgets().find_map(|(_, budget)| {
-        let of_budget = budget.level;
-        let own = || (of_budget >= MemoryLevel::ANY_GOES).then(|| budget.order.victim()).flatten();
-        let level = level.max(of_budget);
-        let passed = || (level >= MemoryLevel::PASSED_GOES).then(|| budget.order.passed_victim()).flatten();
-        let idle = || (level >= MemoryLevel::IDLE_GOES).then(|| budget.order.idle_victim(idle_limit)).flatten();
-        own().or_else(passed).or_else(idle)
+        let any = (budget.level >= MemoryLevel::ANY_GOES).then(|| budget.order.victim()).flatten();
+        let passed = || giving(memory, budget, MemoryLevel::PASSED_GOES, budget.order.passed_victim());
+        let idle = || giving(memory, budget, MemoryLevel::IDLE_GOES, budget.order.idle_victim(idle_limit));
+        any.or_else(passed).or_else(idle)
     })
+}
+
+/// The last access to a partition that goes if it stays idle.
+pub(crate) fn oldest_access(memory: &Memory) -> Option<u32> {
+    let of_budget = |(_, budget): (BudgetId, &Budget)| {
+        giving(memory, budget, MemoryLevel::IDLE_GOES, budget.order.idle_victim(u32::MAX))?;
+        budget.order.oldest_access()
+    };
+    memory.budgets().filter_map(of_budget).min()
+}
+
+/// The victim, if the budget's level is as high, or that of the node, and the budget has more than
+/// its `min`: those who fill the node do not empty others.
+fn giving(memory: &Memory, budget: &Budget, level: MemoryLevel, victim: Option<u32>) -> Option<u32> {
+    let victim = victim?;
+    let gives = || memory.level() >= level && budget.can_give(memory.entry(victim).chain.count());
+    (budget.level >= level || gives()).then_some(victim)
 }

@@ -1,9 +1,9 @@
 //! Refused declarations and requests.
 
-use crate::block::{BlockId, DatasetId};
+use crate::block::{BlockId, DatasetId, Generation};
 use rails_array::QueryError;
 
-/// Why a dataset or a budget cannot be declared.
+/// Why a dataset or a budget cannot be declared, or not be changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeclareError {
@@ -13,6 +13,16 @@ pub enum DeclareError {
     /// The dataset has not been declared.
     #[error("dataset {} is not declared", .0.0)]
     UnknownDataset(DatasetId),
+    /// The generation is not later than the dataset's.
+    #[error("dataset {} has generation {}, which {} is not later than", dataset.0, current.0, generation.0)]
+    PastGeneration {
+        /// The dataset.
+        dataset: DatasetId,
+        /// The generation that was to be its.
+        generation: Generation,
+        /// The generation that it has.
+        current: Generation,
+    },
     /// A block of the dataset is larger than a block may be.
     #[error("a block of dataset {} takes {slots} slots, and a block of this node takes {max} at most", dataset.0)]
     BlockTooLarge {
@@ -79,8 +89,8 @@ pub enum ReadError {
 /// Why a request that was accepted was not served whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Refusal {
-    /// The block that could not be had.
-    pub block: BlockId,
+    /// The block that could not be had, if it was a block: a dataset changes as a whole.
+    pub block: Option<BlockId>,
     /// The reason.
     pub fault: Fault,
 }

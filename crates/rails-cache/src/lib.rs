@@ -51,4 +51,4 @@ pub use level::MemoryLevel;
 pub use node::{Node, NodeConfig};
 pub use order::Policy;
 pub use request::Blocks;
-pub use stats::NodeStats;
+pub use stats::{MemoryUse, NodeStats};

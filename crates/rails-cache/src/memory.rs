@@ -10,6 +10,7 @@ use crate::{
     mutation::{Mutation, Mutations},
     order::{Order, Policy, Touch},
     slots::{SlotChain, SlotPool},
+    stats::MemoryUse,
     table::{Entry, Place, State, Table},
 };
 use std::collections::VecDeque;
@@ -90,6 +91,7 @@ impl Memory {
             used: Used::default(),
             level: MemoryLevel::default(),
             order: Order::new(policy, self.seed),
+            stale: Vec::new(),
             future: Future::new(self.seed),
             ahead: VecDeque::new(),
         });
@@ -153,7 +155,7 @@ impl Memory {
             let cached: u32 = self.budgets.iter().map(|budget| budget.used.cached).sum();
             return if cached + slots > self.total() { Err(Shortage::Node) } else { Ok(()) };
         }
-        if budget.used.total() + slots > budget.limits.max {
+        if budget.used.total().saturating_add(slots) > budget.limits.max {
             Err(Shortage::Budget)
         } else if slots > self.free() {
             Err(Shortage::Node)
@@ -170,8 +172,9 @@ impl Memory {
             return false;
         }
         let budget = self.budget(budget);
-        let level = self.level.after(self.total() - self.free() + slots, self.total());
-        level.max(budget.level.after(budget.used.total() + slots, budget.limits.max)) < MemoryLevel::ANY_GOES
+        let level = self.level.after((self.total() - self.free()).saturating_add(slots), self.total());
+        level.max(budget.level.after(budget.used.total().saturating_add(slots), budget.limits.max))
+            < MemoryLevel::ANY_GOES
     }
 
     /// Takes slots for an empty block, which is in transit from now on. There has to be room.
@@ -245,6 +248,47 @@ impl Memory {
     pub(crate) fn reclaim(&mut self, entry: u32) {
         self.lift(entry);
         self.remove(entry);
+    }
+
+    /// The dataset has a new generation: cached blocks of it that nobody pins are all to go.
+    pub(crate) fn retire(&mut self, dataset: DatasetId) {
+        let seed = self.seed;
+        let of_dataset = self.budgets.iter_mut().filter(|budget| budget.dataset == dataset);
+        of_dataset.for_each(|budget| budget.retire(seed));
+    }
+
+    /// Reclaims a block of a past generation. Returns `false` if there is none.
+    pub(crate) fn reclaim_stale(&mut self) -> bool {
+        let Some(budget) = self.budgets.iter_mut().find(|budget| !budget.stale.is_empty()) else { return false };
+        while let Some(order) = budget.stale.last_mut() {
+            let Some(entry) = order.victim() else {
+                budget.stale.pop();
+                continue;
+            };
+            order.remove(&mut self.table, entry);
+            self.remove(entry);
+            return true;
+        }
+        self.reclaim_stale()
+    }
+
+    /// A cached block of a past generation, which nobody pins and which has no place, is empty
+    /// again.
+    pub(crate) fn discard(&mut self, entry: u32) {
+        assert_eq!(self.table.get(entry).place, Place::Outside, "a block in its place is reclaimed");
+        self.remove(entry);
+    }
+
+    /// The use of the memory.
+    pub(crate) fn usage(&self) -> MemoryUse {
+        let sum = |slots: fn(&Used) -> u32| self.budgets.iter().map(|budget| slots(&budget.used)).sum();
+        MemoryUse {
+            slots: self.total(),
+            free: self.free(),
+            in_transit: sum(|used| used.in_transit),
+            cached: sum(|used| used.cached),
+            credited: sum(|used| used.credited),
+        }
     }
 
     /// Keeps a cached block from being reclaimed while a reader copies it.

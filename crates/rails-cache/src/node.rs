@@ -4,7 +4,7 @@ use crate::{
     action::{Action, Purpose},
     block::{BlockId, BudgetId, Dataset, DatasetId, Generation, RequestId, UpstreamId},
     budget::Limits,
-    collector::{Collector, Demand},
+    collector::{self, Collector, Demand},
     credit::Credits,
     error::{DeclareError, Fault, ReadError, Refusal},
     level::MemoryLevel,
@@ -12,7 +12,7 @@ use crate::{
     mutation::{Mutation, Mutations},
     order::{Policy, Touch},
     request::{Blocks, Request, Requests},
-    stats::NodeStats,
+    stats::{MemoryUse, NodeStats},
     table::{Entry, State},
 };
 use rails_array::Layout;
@@ -141,6 +141,30 @@ impl Node {
             return Err(DeclareError::UnknownDataset(dataset));
         }
         self.memory.declare(dataset, limits, policy)
+    }
+
+    /// The dataset's source has changed: blocks of the past generation are given to nobody any
+    /// more, and requests that began with it are refused with [`Fault::Changed`]. Copies that have
+    /// begun may end.
+    ///
+    /// # Errors
+    ///
+    /// [`DeclareError::UnknownDataset`], or [`DeclareError::PastGeneration`] for a generation that
+    /// is not later than the current one.
+    pub fn replace(&mut self, dataset: DatasetId, generation: Generation) -> Result<(), DeclareError> {
+        let declared = self.datasets.get_mut(&dataset).ok_or(DeclareError::UnknownDataset(dataset))?;
+        if generation <= declared.generation {
+            return Err(DeclareError::PastGeneration { dataset, generation, current: declared.generation });
+        }
+        declared.generation = generation;
+        self.memory.retire(dataset);
+        for request in self.requests.of_dataset(dataset) {
+            self.requests.remove(request);
+            let refusal = Refusal { block: None, fault: Fault::Changed };
+            self.actions.push_back(Action::Refuse { request, refusal });
+        }
+        self.changed();
+        Ok(())
     }
 
     /// A reader asks for blocks of the budget's dataset, to be copied in this order.
@@ -321,7 +345,7 @@ impl Node {
         self.stats.failed += 1;
         for request in waiters {
             self.requests.remove(request);
-            self.actions.push_back(Action::Refuse { request, refusal: Refusal { block, fault } });
+            self.actions.push_back(Action::Refuse { request, refusal: Refusal { block: Some(block), fault } });
         }
         self.changed();
         true
@@ -354,7 +378,8 @@ impl Node {
             }
             let at_once = self.memory.level() >= MemoryLevel::AT_ONCE;
             let progress = at_once && self.collect(now) || self.access() || self.collect(now) || self.speculate();
-            if !progress {
+            // A collector that could not help may have recalled credit.
+            if !progress && self.actions.is_empty() {
                 return None;
             }
         }
@@ -362,9 +387,7 @@ impl Node {
 
     /// When to call [`poll`](Self::poll) again though nothing has happened.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let level = self.memory.level();
-        let idle = self.memory.budgets().filter(|(_, budget)| budget.level.max(level) >= MemoryLevel::IDLE_GOES);
-        let oldest = idle.filter_map(|(_, budget)| budget.order.oldest_access()).min()?;
+        let oldest = collector::oldest_access(&self.memory)?;
         Some(self.start + Duration::from_secs(u64::from(oldest) + 1) + IDLE)
     }
 
@@ -378,6 +401,11 @@ impl Node {
     /// What the node has done so far.
     pub fn stats(&self) -> NodeStats {
         self.stats
+    }
+
+    /// The slots of the node, by their use.
+    pub fn usage(&self) -> MemoryUse {
+        self.memory.usage()
     }
 
     /// How full the memory is.
@@ -416,6 +444,11 @@ impl Node {
         }
         let mut reclaimed = 0;
         while reclaimed < PASS && self.collector.is_due() {
+            if self.memory.reclaim_stale() {
+                self.stats.reclaimed += 1;
+                reclaimed += 1;
+                continue;
+            }
             let Some(victim) = self.next_victim(now) else { break };
             let entry = self.memory.entry(victim);
             self.stats.unused += u64::from(entry.is_ahead && !entry.is_used);
@@ -636,6 +669,10 @@ impl Node {
         let found = self.memory.entry(entry);
         let (block, budget) = (found.block, found.budget);
         let dataset = &self.datasets[&block.dataset];
+        if block.generation != dataset.generation {
+            self.memory.discard(entry);
+            return;
+        }
         let now = now.saturating_duration_since(self.start).as_secs();
         let next_use = self.memory.budget(budget).future.next_use(block.index);
         let now = u32::try_from(now).unwrap_or(u32::MAX);

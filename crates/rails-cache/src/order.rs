@@ -68,6 +68,10 @@ impl Order {
         }
     }
 
+    pub(crate) fn policy(&self) -> Policy {
+        self.policy
+    }
+
     /// Puts a block in its place, as the one that was used last.
     pub(crate) fn insert(&mut self, table: &mut Table, entry: u32, touch: Touch) {
         let place = match (self.policy, touch.next_use) {

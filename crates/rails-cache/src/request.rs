@@ -133,6 +133,12 @@ impl Requests {
         self.requests.get_mut(&id)
     }
 
+    /// Every request for blocks of a dataset, the oldest first.
+    pub(crate) fn of_dataset(&self, dataset: DatasetId) -> Vec<RequestId> {
+        let of_dataset = self.requests.iter().filter(|(_, request)| request.dataset == dataset);
+        of_dataset.map(|(id, _)| *id).collect()
+    }
+
     /// Takes the oldest request that can go on out of their set.
     pub(crate) fn pop_ready(&mut self) -> Option<RequestId> {
         self.ready.pop_first()
@@ -150,10 +156,16 @@ impl Requests {
         !self.ready.is_empty()
     }
 
+    /// Lets a request go on, unless it is hungry.
     pub(crate) fn make_ready(&mut self, id: RequestId) {
-        self.ready.insert(id);
+        let budget = self.requests.get(&id).map(|request| request.budget);
+        let hungry = budget.and_then(|budget| self.hungry.get(&budget));
+        if !hungry.is_some_and(|of_budget| of_budget.contains_key(&id)) {
+            self.ready.insert(id);
+        }
     }
 
+    /// Keeps a request, which is not ready, until there are slots for its next block.
     pub(crate) fn make_hungry(&mut self, id: RequestId, budget: BudgetId, shortage: Shortage) {
         self.hungry.entry(budget).or_default().insert(id, shortage);
     }

@@ -1,6 +1,22 @@
-//! What a node has done, as counters that only grow.
+//! What a node has, and what it has done.
 
-/// Counters of blocks.
+/// A node's slots, by their use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct MemoryUse {
+    /// All of them.
+    pub slots: u32,
+    /// Those that nobody has, nor was promised.
+    pub free: u32,
+    /// Those of blocks that were asked for.
+    pub in_transit: u32,
+    /// Those of blocks that are cached.
+    pub cached: u32,
+    /// Those that were promised to upstreams.
+    pub credited: u32,
+}
+
+/// Counters of blocks, which only grow.
 ///
 /// Every block that a reader is given is counted as one of `hits`, `ahead_hits`, `late_ahead`,
 /// `joined` and `misses`, when the node finds out what it has of it.

@@ -28,8 +28,9 @@ use std::{path::PathBuf, process::ExitCode};
 ///
 /// Every command first looks for pkg-config, hwloc 2.8 or newer, libudev and a C compiler (and for
 /// iproute2 where network namespaces are made, for QEMU, busybox and kmod where a guest is booted,
-/// a C++ compiler for fuzzing). As root, or where sudo asks for no password, it installs missing
-/// packages by apt-get, dnf, pacman or zypper; otherwise it prints the command and stops.
+/// z3 for proofs, a C++ compiler for fuzzing). As root, or where sudo asks for no password, it
+/// installs missing packages by apt-get, dnf, pacman or zypper; otherwise it prints the command and
+/// stops.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100, after_help = DEMO)]
 struct Cli {
@@ -44,8 +45,9 @@ enum Command {
     /// Plain tests always run, with and without hwloc. Tests named netns_* make network namespaces
     /// and run as root only. Tests named guest_* and boots_* need the two-socket guest, as
     /// `lab` does. Tests named captured_* read captured machines, from the folder that
-    /// RAILS_CAPTURES names or else from shared/topologies beside the checkout. Tests named
-    /// cuda_* need a CUDA device. The last line is `N passed, N failed, N skipped`.
+    /// RAILS_CAPTURES names or else from shared/topologies beside the checkout. Tests named z3_*
+    /// have z3 check proofs. Tests named cuda_* need a CUDA device. The last line is `N passed, N
+    /// failed, N skipped`.
     Test {
         /// Repeat more of the randomised tests: 100,000 seeds, a minute for each fuzz target, a
         /// soak of ten minutes, and RAILS_RUNS=20 for the tests that heed it. It takes

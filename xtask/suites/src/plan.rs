@@ -10,6 +10,7 @@ pub(crate) enum Need {
     CxxCompiler,
     Iproute,
     Lstopo,
+    Z3,
     Qemu,
     Busybox,
     Kmod,
@@ -26,6 +27,7 @@ impl Need {
             Self::CxxCompiler => "a C++ compiler",
             Self::Iproute => "iproute2 (ip and tc)",
             Self::Lstopo => "lstopo, hwloc's program",
+            Self::Z3 => "z3, which checks proofs",
             Self::Qemu => "QEMU for x86_64",
             Self::Busybox => "busybox, statically linked",
             Self::Kmod => "kmod (depmod and modprobe)",
@@ -76,6 +78,7 @@ impl Manager {
             (_, Need::Iproute) => &["iproute2"],
             (Self::Apt, Need::Lstopo) => &["hwloc-nox"],
             (_, Need::Lstopo) => &["hwloc"],
+            (_, Need::Z3) => &["z3"],
             (Self::Zypper, Need::Qemu) => &["qemu-x86"],
             (_, Need::Qemu) => &["qemu-system-x86"],
             (Self::Apt | Self::Zypper, Need::Busybox) => &["busybox-static"],
@@ -212,6 +215,8 @@ mod tests {
         assert_eq!(compiler, Plan::Install(vec![vec!["zypper", "--non-interactive", "install", "gcc"]]));
         let iproute = plan(&[Need::Iproute], Some(Manager::Dnf), Privilege::Root);
         assert_eq!(iproute, Plan::Install(vec![vec!["dnf", "install", "-y", "iproute", "iproute-tc"]]));
+        let proofs = plan(&[Need::Z3], Some(Manager::Pacman), Privilege::Root);
+        assert_eq!(proofs, Plan::Install(vec![vec!["pacman", "-Sy", "--noconfirm", "--needed", "z3"]]));
         let guest = plan(&[Need::Qemu, Need::Busybox, Need::Kmod], Some(Manager::Pacman), Privilege::Root);
         let Plan::Install(commands) = guest else { panic!("{guest:?}") };
         assert!(commands[0].ends_with(&["qemu-system-x86", "busybox", "kmod"]), "{commands:?}");

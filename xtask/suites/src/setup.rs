@@ -17,6 +17,8 @@ pub(crate) enum Purpose {
     Fuzz,
     /// To run tests as root: to make network namespaces, and to be compared with lstopo.
     Namespaces,
+    /// To check proofs.
+    Proofs,
     /// To boot the two-socket guest and make namespaces in it.
     Guest,
 }
@@ -69,6 +71,7 @@ fn missing(purpose: Purpose) -> Vec<Need> {
         Purpose::Build => &BUILD,
         Purpose::Fuzz => &FUZZ,
         Purpose::Namespaces => &NAMESPACES,
+        Purpose::Proofs => &PROOFS,
         Purpose::Guest => &GUEST,
     };
     needs.iter().copied().filter(|need| !is_there(*need)).collect()
@@ -83,6 +86,7 @@ fn is_there(need: Need) -> bool {
         Need::CxxCompiler => succeeds("c++", &["--version"]),
         Need::Iproute => succeeds("ip", &["-V"]) && succeeds("tc", &["-V"]),
         Need::Lstopo => succeeds("lstopo", &["--version"]),
+        Need::Z3 => succeeds("z3", &["--version"]),
         Need::Qemu => Tool::Qemu.find().is_some(),
         Need::Busybox => Tool::StaticBusybox.find().is_some(),
         Need::Kmod => Tool::Depmod.find().is_some() && Tool::Modprobe.find().is_some(),
@@ -111,6 +115,7 @@ const BUILD: [Need; 4] = [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Com
 const FUZZ: [Need; 5] = [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler, Need::CxxCompiler];
 const NAMESPACES: [Need; 6] =
     [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler, Need::Iproute, Need::Lstopo];
+const PROOFS: [Need; 1] = [Need::Z3];
 const GUEST: [Need; 9] = [
     Need::PkgConfig,
     Need::Hwloc,

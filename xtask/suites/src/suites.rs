@@ -6,6 +6,7 @@ use crate::{
     lab,
     programs::{Program, build},
     runs::{HERE, SUITES, WITHOUT_HWLOC, run},
+    setup::{Purpose, setup},
     shell::{self, Exit, SUDO, cargo, root, succeeds},
     tally::{Tally, Total},
 };
@@ -106,6 +107,7 @@ fn everything(
 ) -> Result<()> {
     let lstopo = succeeds("lstopo", &["--version"]);
     let cuda = has_cuda();
+    let proofs = setup(Purpose::Proofs);
     let guest = lab::ready();
     let (fuzz_build, fuzz_seconds) = tier.fuzz;
     let programs = build(HERE)?;
@@ -128,6 +130,9 @@ fn everything(
             guest.is_ok().then(|| scope.spawn(|| buffered(|out| lab::of_programs(&programs, tier.is_long, out))));
         total.add_plain(run(&mut test_command(HERE, &["--doc"]), out)?);
         total.add_plain(run(&mut test_command(WITHOUT_HWLOC, &[]), out)?);
+        if proofs.is_ok() {
+            total.add_later(run(&mut ignored(HERE, "z3_"), out)?);
+        }
         if cuda {
             total.add_later(run(&mut ignored(HERE, "cuda_"), out)?);
         }
@@ -175,6 +180,9 @@ fn everything(
     }
     if !lstopo {
         notes.push("SKIPPED: tests named lstopo_* need lstopo (hwloc's program; Debian's package `hwloc`)".to_owned());
+    }
+    if let Err(error) = proofs {
+        notes.push(format!("SKIPPED: tests named z3_* need z3, which checks proofs ({error:#})"));
     }
     if !cuda {
         notes.push(

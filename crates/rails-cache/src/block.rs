@@ -55,8 +55,9 @@ impl Dataset {
     }
 
     /// The slots that a block takes, one at least.
-    pub(crate) fn slots_of(&self, index: BlockIndex) -> u64 {
-        self.slots_for(self.layout.elements_of(index))
+    pub(crate) fn slots_of(&self, index: BlockIndex) -> u32 {
+        let slots = self.slots_for(self.layout.elements_of(index));
+        u32::try_from(slots).expect("no block is larger than the largest, which a node has checked")
     }
 
     /// The slots of the largest block.

@@ -321,7 +321,7 @@ impl Node {
         let waiters = self.requests.take_waiters(entry);
         if waiters.is_empty() || self.mutations.has(Mutation::CollectorTakesWanted) {
             for id in waiters {
-                let slots = self.slots_of(&block);
+                let slots = self.memory.entry(entry).chain.count();
                 let request = self.requests.get_mut(id).expect("a request that waits exists");
                 request.open_blocks -= 1;
                 request.open_slots -= slots;
@@ -358,10 +358,10 @@ impl Node {
     /// Panics if the driver was not asked to copy the block.
     pub fn copied(&mut self, request: RequestId, block: BlockId, now: Instant) {
         let entry = self.memory.find(&block).expect("a block that is copied is cached");
+        let slots = self.memory.entry(entry).chain.count();
         if self.memory.unpin(entry) {
             self.settle(entry, now);
         }
-        let slots = self.slots_of(&block);
         if let Some(open) = self.requests.get_mut(request) {
             open.open_blocks -= 1;
             open.open_slots -= slots;
@@ -486,7 +486,7 @@ impl Node {
             let wanted = requests.get(request).expect("a hungry request exists");
             let index = wanted.stalled.expect("a hungry request lacks a block");
             let block = wanted.block(index);
-            let slots = datasets[&block.dataset].slots_of(index) as u32;
+            let slots = datasets[&block.dataset].slots_of(index);
             let shortage = memory.find(&block).is_none().then(|| memory.room(budget, slots).err()).flatten()?;
             Some(Demand { request, budget, shortage })
         });
@@ -510,7 +510,7 @@ impl Node {
         while let Some(index) = self.memory.budget(budget).ahead.front().copied() {
             let block = BlockId { dataset, generation, index };
             let is_there = self.memory.find(&block).is_some();
-            let slots = self.slots_of(&block) as u32;
+            let slots = self.slots_of(&block);
             if !is_there && !self.memory.has_room_ahead(budget, slots, self.reserve()) {
                 return false;
             }
@@ -540,7 +540,7 @@ impl Node {
         let is_its = self.memory.has_budget(budget) && self.memory.budget(budget).dataset == block.dataset;
         let dataset = self.datasets.get(&block.dataset).filter(|_| is_its)?;
         dataset.check(block.index).ok()?;
-        u32::try_from(dataset.slots_of(block.index)).ok()
+        Some(dataset.slots_of(block.index))
     }
 
     fn go_on(&mut self, id: RequestId) {
@@ -552,11 +552,10 @@ impl Node {
             }
             return;
         };
-        let (block, budget) = (request.block(index), request.budget);
-        let slots = self.slots_of(&block);
-        let request = self.requests.get_mut(id).expect("it was there");
-        if request.open_slots > 0 && request.open_slots + slots > u64::from(self.config.window_slots) {
-            request.stalled = Some(index);
+        let (block, budget, open_slots) = (request.block(index), request.budget, request.open_slots);
+        // One block at a time passes any window.
+        if open_slots > 0 && open_slots + self.slots_of(&block) > self.config.window_slots {
+            self.requests.get_mut(id).expect("it was there").stalled = Some(index);
             return;
         }
         let is_behind = self.requests.is_behind(id, budget);
@@ -607,10 +606,10 @@ impl Node {
     /// Copies a block, waits for it, or asks for it.
     fn try_block(&mut self, id: RequestId, budget: BudgetId, block: BlockId, is_behind: bool) -> Result<(), Shortage> {
         if let Some(entry) = self.memory.find(&block) {
-            let Entry { state, is_ahead, is_used, .. } = *self.memory.entry(entry);
+            let Entry { state, is_ahead, is_used, chain, .. } = *self.memory.entry(entry);
             let is_first_use = is_ahead && !is_used;
             if state == State::InTransit {
-                self.open(id, &block);
+                self.open(id, chain.count());
                 if is_first_use {
                     self.actions.push_back(Action::Raise { block });
                 }
@@ -621,27 +620,26 @@ impl Node {
                 return Err(Shortage::Budget);
             } else {
                 *(if is_first_use { &mut self.stats.ahead_hits } else { &mut self.stats.hits }) += 1;
-                self.open(id, &block);
+                self.open(id, chain.count());
                 self.grant(entry, block, id);
             }
             return Ok(());
         }
-        let slots = self.slots_of(&block) as u32;
+        let slots = self.slots_of(&block);
         self.memory.room(budget, slots)?;
         if is_behind {
             return Err(Shortage::Node);
         }
         let entry = self.memory.take(block, budget, slots);
         self.stats.misses += 1;
-        self.open(id, &block);
+        self.open(id, slots);
         self.requests.wait(entry, id);
         self.actions.push_back(Action::Fetch { block, purpose: Purpose::Demand });
         self.collector.wake();
         Ok(())
     }
 
-    fn open(&mut self, id: RequestId, block: &BlockId) {
-        let slots = self.slots_of(block);
+    fn open(&mut self, id: RequestId, slots: u32) {
         let request = self.requests.get_mut(id).expect("a request that goes on exists");
         request.open_blocks += 1;
         request.open_slots += slots;
@@ -683,7 +681,7 @@ impl Node {
         self.memory.find(block).filter(|entry| self.memory.entry(*entry).state == State::InTransit)
     }
 
-    fn slots_of(&self, block: &BlockId) -> u64 {
+    fn slots_of(&self, block: &BlockId) -> u32 {
         self.datasets[&block.dataset].slots_of(block.index)
     }
 

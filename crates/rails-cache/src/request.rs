@@ -73,7 +73,7 @@ pub(crate) struct Request {
     pub(crate) rest: Blocks,
     /// Blocks that are waited for or being copied, and their slots.
     pub(crate) open_blocks: u32,
-    pub(crate) open_slots: u64,
+    pub(crate) open_slots: u32,
     /// Blocks that are there and pinned, and not copied yet. Only a mutation has any.
     pub(crate) held: Vec<BlockId>,
 }

@@ -1,0 +1,29 @@
+//! Files of arrays as manifests: where each chunk of an array lies, and ranged reads of it.
+//!
+//! A format is an indexer: from a file's header to a [`Manifest`](manifest::Manifest), which names
+//! each array, its chunks, and each chunk's file, offset and length. One reader executes manifests,
+//! so a format has no I/O of its own. Parsers get bytes and sizes, and answer with values or with
+//! the number of bytes that they need.
+//!
+//! # Map
+//! Each module depends only on those above it.
+//! - [`data_type`]: types of elements, and the order of their bytes;
+//! - [`manifest`]: arrays, sections of chunks, and the chunks of a region;
+//! - [`header`]: the errors of headers, and the conversation with their parsers;
+//! - [`netcdf3`]: a format;
+//! - [`plan`]: a region as merged reads.
+//!
+//! # Bounds
+//! Bytes of a file never cause a panic. A header takes memory in proportion to the bytes that are
+//! there, and never by a count that it states. Offsets and sizes are checked where they are
+//! computed, so a wrong one is an error that names its field.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+// clippy.toml lists them.
+#![deny(clippy::disallowed_methods)]
+
+pub mod data_type;
+pub mod header;
+pub mod manifest;
+pub mod netcdf3;
+pub mod plan;

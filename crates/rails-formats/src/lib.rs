@@ -10,7 +10,7 @@
 //! - [`data_type`]: types of elements, and the order of their bytes;
 //! - [`manifest`]: arrays, sections of chunks, and the chunks of a region;
 //! - [`header`]: the errors of headers, and the conversation with their parsers;
-//! - [`netcdf3`]: a format;
+//! - [`netcdf3`], [`map_binary`], [`raw`]: the formats;
 //! - [`plan`]: a region as merged reads.
 //!
 //! # Bounds
@@ -25,5 +25,7 @@
 pub mod data_type;
 pub mod header;
 pub mod manifest;
+pub mod map_binary;
 pub mod netcdf3;
 pub mod plan;
+pub mod raw;

@@ -49,6 +49,10 @@ impl<'a> Cursor<'a> {
         Ok(self.array::<1>(field)?[0])
     }
 
+    pub(crate) fn u16(&mut self, field: &'static str) -> Result<u16, Stop> {
+        Ok(u16::from_be_bytes(self.array(field)?))
+    }
+
     pub(crate) fn u32(&mut self, field: &'static str) -> Result<u32, Stop> {
         Ok(u32::from_be_bytes(self.array(field)?))
     }

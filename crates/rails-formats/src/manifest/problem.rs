@@ -47,9 +47,9 @@ pub enum ManifestProblem {
     #[error("chunks of shape {chunk_shape} do not fit a section of shape {shape}")]
     ChunkShape {
         /// The shape of a chunk.
-        chunk_shape: Shape,
+        chunk_shape: Box<Shape>,
         /// The shape of the section.
-        shape: Shape,
+        shape: Box<Shape>,
     },
     /// A section has other codecs than are known.
     #[error("a section has exactly one codec, and that is `Bytes`")]

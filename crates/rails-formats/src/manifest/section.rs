@@ -131,7 +131,8 @@ impl Section {
     pub(super) fn check(&self, array: &ArrayDescription, along: usize, start: u64) -> Result<(), ManifestProblem> {
         let shape = self.shape(&array.shape, along)?;
         if self.chunk_shape.rank() != shape.rank() || self.chunk_shape.is_empty() {
-            return Err(ManifestProblem::ChunkShape { chunk_shape: self.chunk_shape.clone(), shape });
+            let chunk_shape = Box::new(self.chunk_shape.clone());
+            return Err(ManifestProblem::ChunkShape { chunk_shape, shape: Box::new(shape) });
         }
         let [Codec::Bytes { .. }] = self.codecs[..] else { return Err(ManifestProblem::Codecs) };
         let bytes = self.chunk_shape.elements().checked_mul(array.dtype.bytes()).ok_or(ManifestProblem::TooLarge)?;

@@ -2,5 +2,7 @@
 
 mod arrays;
 mod manifests;
+mod map_binary;
 mod netcdf3;
 mod netcdf3_writer;
+mod raw;

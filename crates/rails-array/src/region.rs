@@ -1,6 +1,6 @@
 //! Regions: boxes of elements of an array.
 
-use crate::shape::{PerAxis, Shape};
+use crate::shape::{MAX_RANK, PerAxis, Shape};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -72,7 +72,7 @@ impl Region {
     /// if start and extent of an axis add to more than `u64` holds.
     pub fn new(start: impl IntoIterator<Item = u64>, shape: Shape) -> Result<Self, RegionError> {
         // One more than fits is enough to see that there are too many.
-        let start: PerAxis = start.into_iter().take(crate::shape::MAX_RANK + 1).collect();
+        let start: PerAxis = start.into_iter().take(MAX_RANK + 1).collect();
         check_rank(&start, &shape)?;
         for (axis, (start, extent)) in start.iter().zip(shape.extents()).enumerate() {
             if start.checked_add(*extent).is_none() {
@@ -148,7 +148,7 @@ impl Region {
             start.push(first);
             extents.push(end - first);
         }
-        Some(Self { start, shape: Shape::from_checked(extents) })
+        Some(Self::from_checked(start, Shape::from_checked(extents)))
     }
 
     /// Whether an array of that shape has all of the region. An empty region has to lie inside,
@@ -185,6 +185,12 @@ impl Region {
             *start = start.checked_sub(*origin).ok_or(before)?;
         }
         Ok(Self { start, shape: self.shape.clone() })
+    }
+
+    /// The region that lies in a checked one, so that it needs no check.
+    pub(crate) fn from_checked(start: PerAxis, shape: Shape) -> Self {
+        debug_assert!(Self::new(start.iter().copied(), shape.clone()).is_ok(), "{start:?} + {shape} is checked");
+        Self { start, shape }
     }
 }
 

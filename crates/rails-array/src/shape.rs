@@ -96,6 +96,21 @@ impl Shape {
         strides
     }
 
+    /// The coordinates of the element with that number, in C order.
+    ///
+    /// # Panics
+    /// If there is no such element.
+    pub fn coordinates_of(&self, number: u64) -> SmallVec<[u64; 4]> {
+        assert!(number < self.elements(), "there is no element {number} in {self}");
+        let mut rest = number;
+        let coordinate = |stride: &u64| {
+            let coordinate = rest / stride;
+            rest %= stride;
+            coordinate
+        };
+        self.strides().iter().map(coordinate).collect()
+    }
+
     /// The shape whose extents are at most those of a checked one, so that they need no check.
     pub(crate) fn from_checked(extents: PerAxis) -> Self {
         debug_assert!(Self::new(extents.iter().copied()).is_ok(), "{extents:?} is within a checked shape");

@@ -11,7 +11,6 @@ mod description;
 mod object;
 mod pieces;
 mod problem;
-mod runs;
 mod section;
 
 pub use array::ArrayManifest;
@@ -21,7 +20,6 @@ pub use description::ArrayDescription;
 pub use object::{ObjectPath, ObjectPathError};
 pub use pieces::{Piece, Pieces, RegionOutside};
 pub use problem::ManifestProblem;
-pub use runs::{Run, Runs};
 pub use section::{ByteRange, ChunkSource, Codec, PieceSource, Placement, Section};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;

@@ -7,10 +7,10 @@ mod merge;
 
 use crate::{
     data_type::{DataType, Endianness},
-    manifest::{ArrayManifest, PieceSource, RegionOutside, Runs},
+    manifest::{ArrayManifest, PieceSource, RegionOutside},
 };
 pub use merge::{MergeLimits, MergedRead, merge};
-use rails_array::Region;
+use rails_array::{CopyPlan, Region, Selection};
 use std::{collections::BTreeMap, ops::Range};
 
 /// The reads that fill memory with a region, in C order and this machine's order of bytes.
@@ -63,11 +63,14 @@ enum Constant {
 pub fn plan_region(array: &ArrayManifest, region: &Region, limits: &MergeLimits) -> Result<RegionPlan, RegionOutside> {
     let description = array.description();
     let size = description.dtype.bytes();
+    let wanted = Selection::from(region.clone());
     let mut runs: BTreeMap<u32, Vec<CopyRun>> = BTreeMap::new();
     let mut constants = Vec::new();
     for piece in array.chunks_of(region)? {
-        for run in Runs::new(&piece.chunk, &piece.wanted, region) {
-            let (from, to, bytes) = (run.from * size, run.to * size, run.elements * size);
+        let copy =
+            CopyPlan::new(&piece.chunk, &wanted, size).expect("the sizes of chunks and of the array were checked");
+        for run in copy.runs() {
+            let (from, to, bytes) = (run.source, run.destination, run.bytes);
             match piece.source {
                 PieceSource::Range(range) => {
                     let run = CopyRun { from: range.offset + from, to, bytes, endianness: piece.endianness };

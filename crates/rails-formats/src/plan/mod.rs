@@ -63,14 +63,17 @@ enum Constant {
 pub fn plan_region(array: &ArrayManifest, region: &Region, limits: &MergeLimits) -> Result<RegionPlan, RegionOutside> {
     let description = array.description();
     let size = description.dtype.bytes();
-    let wanted = Selection::from(region.clone());
+    let strides: Vec<u64> = region.shape().strides().iter().map(|stride| stride.saturating_mul(size)).collect();
     let mut runs: BTreeMap<u32, Vec<CopyRun>> = BTreeMap::new();
     let mut constants = Vec::new();
     for piece in array.chunks_of(region)? {
-        let copy =
-            CopyPlan::new(&piece.chunk, &wanted, size).expect("the sizes of chunks and of the array were checked");
+        // The chunk may reach over its section, so only the wanted part of it is selected.
+        let origins = piece.wanted.start().iter().zip(region.start());
+        let first: u64 = origins.zip(&strides).map(|((at, origin), stride)| (at - origin) * stride).sum();
+        let copy = CopyPlan::with_strides(&piece.chunk, &Selection::from(piece.wanted), size, &strides)
+            .expect("the sizes of chunks and of the array were checked");
         for run in copy.runs() {
-            let (from, to, bytes) = (run.source, run.destination, run.bytes);
+            let (from, to, bytes) = (run.source, first + run.destination, run.bytes);
             match piece.source {
                 PieceSource::Range(range) => {
                     let run = CopyRun { from: range.offset + from, to, bytes, endianness: piece.endianness };

@@ -10,6 +10,7 @@ use rails_formats::{
         ArrayDescription, ArrayManifest, Attributes, ByteRange, ChunkSource, Codec, Manifest, ManifestError,
         ManifestProblem, ObjectPath, PieceSource, Placement, Section,
     },
+    plan::{MergeLimits, plan_region},
 };
 
 const BIG: Endianness = Endianness::Big;
@@ -253,6 +254,14 @@ fn names_and_files_are_compared() {
     assert_eq!(twice, Err(ManifestError::DuplicateArray { name: "v".into() }));
     let nowhere = Manifest::new(objects(0), vec![array()], Attributes::new());
     assert_eq!(nowhere, Err(ManifestError::Object { name: "v".into(), object: 0, objects: 0 }));
+}
+
+#[test]
+fn a_region_without_elements_is_planned() {
+    let array = ArrayManifest::new(description(&[0, 1 << 61], DataType::Int64), 0, vec![]).unwrap();
+    let whole = Region::whole(&array.description().shape);
+    let plan = plan_region(&array, &whole, &MergeLimits::default()).unwrap();
+    assert_eq!((plan.bytes(), plan.reads().len()), (0, 0));
 }
 
 #[test]

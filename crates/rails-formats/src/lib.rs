@@ -11,6 +11,7 @@
 //! - [`manifest`]: arrays, sections of chunks, and the chunks of a region;
 //! - [`header`]: the errors of headers, and the conversation with their parsers;
 //! - [`netcdf3`], [`map_binary`], [`raw`]: the formats;
+//! - [`dataset`]: dataset files, and many files as one array;
 //! - [`plan`]: a region as merged reads.
 //!
 //! # Bounds
@@ -23,6 +24,7 @@
 #![deny(clippy::disallowed_methods)]
 
 pub mod data_type;
+pub mod dataset;
 pub mod header;
 pub mod manifest;
 pub mod map_binary;

@@ -190,6 +190,24 @@ impl Section {
             ChunkSource::Inline(_) | ChunkSource::Missing => None,
         }))
     }
+
+    /// The section with file `number` as `numbers[number]`.
+    ///
+    /// # Panics
+    /// If a file of the section has no new number.
+    pub(crate) fn with_objects(mut self, numbers: &[u32]) -> Self {
+        match &mut self.placement {
+            Placement::Regular { object, .. } => *object = numbers[*object as usize],
+            Placement::Listed(chunks) => {
+                for chunk in chunks {
+                    if let ChunkSource::Range(range) = chunk {
+                        range.object = numbers[range.object as usize];
+                    }
+                }
+            }
+        }
+        self
+    }
 }
 
 /// The end of the last byte of regular chunks, if it fits.

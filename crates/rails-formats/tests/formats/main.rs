@@ -1,6 +1,7 @@
 //! Random arrays, written in each format and read through the manifest, against `ndarray`.
 
 mod arrays;
+mod dataset;
 mod manifests;
 mod map_binary;
 mod netcdf3;

@@ -12,7 +12,8 @@
 //! - [`header`]: the errors of headers, and the conversation with their parsers;
 //! - [`netcdf3`], [`map_binary`], [`raw`]: the formats;
 //! - [`dataset`]: dataset files, and many files as one array;
-//! - [`plan`]: a region as merged reads.
+//! - [`plan`]: a region as merged reads;
+//! - [`reader`]: files whose changes are noticed. It alone does I/O.
 //!
 //! # Bounds
 //! Bytes of a file never cause a panic. A header takes memory in proportion to the bytes that are
@@ -31,3 +32,4 @@ pub mod map_binary;
 pub mod netcdf3;
 pub mod plan;
 pub mod raw;
+pub mod reader;

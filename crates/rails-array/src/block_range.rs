@@ -14,7 +14,7 @@ pub struct BlockIndex(pub u64);
 /// A range takes as much memory as the array has axes, however many blocks there are, and is not
 /// allocated for up to four axes. Its length is exact, and [`contains`](Self::contains) takes time
 /// for each axis only.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct BlockRange {
     axes: SmallVec<[Axis; 4]>,
     /// The block that comes next, if one remains.
@@ -26,7 +26,7 @@ pub struct BlockRange {
 /// for each `k` below `count`.
 ///
 /// No two of them are alike, because a step is at least as long as a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Axis {
     /// The first coordinate that is wanted, from the grid's origin.
     offset: u64,

@@ -86,6 +86,23 @@ impl Grid {
     pub fn partitions(&self) -> &Partitioning {
         &self.partitions
     }
+
+    /// The number of partitions along each axis that hold a box of that shape, if its corner is a
+    /// partition's: a typical read, as [`Cyclic`](crate::Cyclic) wants to know it.
+    ///
+    /// # Errors
+    /// [`QueryError::Rank`] if the ranks differ.
+    pub fn partitions_of(&self, shape: &Shape) -> Result<Shape, QueryError> {
+        let (rank, asked) = (self.blocks.counts().rank(), shape.rank());
+        if asked != rank {
+            return Err(QueryError::Rank { asked, rank });
+        }
+        let blocks = self.blocks.block_shape().extents().iter().zip(self.partitions.partition_shape().extents());
+        let extents = shape.extents().iter().zip(blocks);
+        Ok(Shape::from_checked(
+            extents.map(|(extent, (block, count))| extent.div_ceil(*block).div_ceil(*count)).collect(),
+        ))
+    }
 }
 
 impl Layout for Grid {
@@ -133,5 +150,13 @@ mod tests {
         assert_eq!(layout.block(1023), Ok(BlockIndex(1023)));
         assert_eq!(layout.block(1024), Err(QueryError::NoBlock { number: 1024, count: 1024 }));
         assert!(Grid::with_partitions(blocks, Shape::new([1, 1]).unwrap()).is_err());
+    }
+
+    #[test]
+    fn a_typical_read_is_counted_in_partitions() {
+        let array = Region::whole(&Shape::new([64, 361, 540]).unwrap());
+        let grid = Grid::new(BlockGrid::new(array, Shape::new([1, 30, 30]).unwrap()).unwrap());
+        assert_eq!(grid.partitions_of(&Shape::new([5, 120, 1]).unwrap()), Ok(Shape::new([2, 1, 1]).unwrap()));
+        assert!(grid.partitions_of(&Shape::new([5]).unwrap()).is_err());
     }
 }

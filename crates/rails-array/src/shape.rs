@@ -42,7 +42,7 @@ pub enum ShapeError {
     Elements {
         /// The first axis at which the product is too large.
         axis: usize,
-        /// Its extent.
+        /// The extent of the axis.
         extent: u64,
     },
 }
@@ -196,7 +196,8 @@ mod tests {
     proptest! {
         #[test]
         fn elements_are_the_product(extents in proptest::collection::vec(any::<u64>(), 0..5)) {
-            let product = extents.iter().try_fold(1_u128, |product, extent| product.checked_mul(u128::from((*extent).max(1))));
+            let mut not_zero = extents.iter().map(|extent| u128::from((*extent).max(1)));
+            let product = not_zero.try_fold(1_u128, |product, extent| product.checked_mul(extent));
             let fits = product.is_some_and(|product| product <= u128::from(u64::MAX));
             let shape = Shape::new(extents.iter().copied());
             prop_assert_eq!(shape.is_ok(), fits);

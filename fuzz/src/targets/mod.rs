@@ -13,6 +13,7 @@ mod monitor;
 mod reassembler;
 mod record;
 mod seal;
+mod selection;
 mod text;
 mod tls;
 mod topology;
@@ -60,6 +61,8 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "latency", run: transfer::latency, seeds: transfer::questions, words: &[] },
     Target { name: "rivals-output", run: text::rivals_output, seeds: text::outputs, words: text::OUTPUT_WORDS },
     Target { name: "command-line", run: text::command_line, seeds: text::command_lines, words: text::LINE_WORDS },
+    // rails-array: selections that people write.
+    Target { name: "selection", run: selection::text, seeds: selection::seeds, words: selection::WORDS },
     // rails-topo: the machine's description.
     Target { name: "id-set", run: text::id_set, seeds: text::id_sets, words: &["-", ",", "0-", "1048575"] },
     Target { name: "interrupts", run: text::interrupts, seeds: text::interrupt_files, words: text::INTERRUPT_WORDS },

@@ -1,9 +1,6 @@
 //! Plans carried out.
 
-use super::{
-    plan::{CopyPlan, Loop},
-    runs::{Run, Runs, SlotRuns},
-};
+use super::{plan::CopyPlan, runs::Loop};
 use std::num::NonZeroU64;
 
 /// A copy whose memory does not fit its plan. Nothing was copied.
@@ -70,18 +67,10 @@ pub fn copy_from_slots<S: AsRef<[u8]>>(
     check_destination(plan, destination)?;
     let (inner, rows) = plan.rows();
     for row in rows {
-        let slot = row.source / slot_bytes;
-        let offset = row.source % slot_bytes;
-        if offset + row_bytes(inner, inner.source_step, row.bytes) <= slot_bytes.get() {
-            let source = &slots[slot as usize].as_ref()[offset as usize..];
-            copy_row(inner, row.bytes, source, &mut destination[row.destination as usize..]);
-            continue;
-        }
-        let loops = [inner];
-        for run in SlotRuns::of_source(runs_of_row(&loops, row), slot_bytes) {
-            let from = &slots[run.slot as usize].as_ref()[run.slot_offset as usize..][..run.bytes as usize];
-            destination[run.offset as usize..][..run.bytes as usize].copy_from_slice(from);
-        }
+        let (at, other) = ((row.source, inner.source_step), (row.destination, inner.destination_step));
+        SlotRow { inner, run_bytes: row.bytes, at, other }.cut(slot_bytes, |slot, offset, other, inner, bytes| {
+            copy_row(inner, bytes, &slots[slot].as_ref()[offset..], &mut destination[other..]);
+        });
     }
     Ok(())
 }
@@ -102,20 +91,54 @@ pub fn copy_into_slots<S: AsMut<[u8]>>(
     check_slots(plan.destination_end(), slot_bytes, slots.iter_mut().map(|slot| slot.as_mut().len()))?;
     let (inner, rows) = plan.rows();
     for row in rows {
-        let slot = row.destination / slot_bytes;
-        let offset = row.destination % slot_bytes;
-        if offset + row_bytes(inner, inner.destination_step, row.bytes) <= slot_bytes.get() {
-            let destination = &mut slots[slot as usize].as_mut()[offset as usize..];
-            copy_row(inner, row.bytes, &source[row.source as usize..], destination);
-            continue;
-        }
-        let loops = [inner];
-        for run in SlotRuns::of_destination(runs_of_row(&loops, row), slot_bytes) {
-            let to = &mut slots[run.slot as usize].as_mut()[run.slot_offset as usize..][..run.bytes as usize];
-            to.copy_from_slice(&source[run.offset as usize..][..run.bytes as usize]);
-        }
+        let (at, other) = ((row.destination, inner.destination_step), (row.source, inner.source_step));
+        SlotRow { inner, run_bytes: row.bytes, at, other }.cut(slot_bytes, |slot, offset, other, inner, bytes| {
+            copy_row(inner, bytes, &source[other..], &mut slots[slot].as_mut()[offset..]);
+        });
     }
     Ok(())
+}
+
+/// The runs of an innermost loop, of which one side lies in slots.
+struct SlotRow {
+    inner: Loop,
+    run_bytes: u64,
+    /// Where the first run begins in the slots, and the distance to the next one.
+    at: (u64, u64),
+    /// Both on the other side.
+    other: (u64, u64),
+}
+
+impl SlotRow {
+    /// Calls `copy` with parts of the row that lie in one slot each: the slot's number, the offset
+    /// in it, that on the other side, and the runs with their length. A run in several slots is
+    /// in parts of its own.
+    fn cut(&self, slot_bytes: NonZeroU64, mut copy: impl FnMut(usize, usize, usize, Loop, u64)) {
+        let mut done = 0;
+        while done < self.inner.count {
+            let (at, other) = (self.at.0 + done * self.at.1, self.other.0 + done * self.other.1);
+            let left = self.inner.count - done;
+            let room = slot_bytes.get() - at % slot_bytes;
+            if self.run_bytes <= room {
+                // Mostly all do, and a division takes longer than a short run.
+                let all_fit = (left - 1) * self.at.1 + self.run_bytes <= room;
+                let count = if all_fit { left } else { (room - self.run_bytes) / self.at.1 + 1 };
+                let (slot, offset) = (at / slot_bytes, at % slot_bytes);
+                copy(slot as usize, offset as usize, other as usize, Loop { count, ..self.inner }, self.run_bytes);
+                done += count;
+                continue;
+            }
+            let mut cut = 0;
+            while cut < self.run_bytes {
+                let (slot, offset) = ((at + cut) / slot_bytes, (at + cut) % slot_bytes);
+                let bytes = (self.run_bytes - cut).min(slot_bytes.get() - offset);
+                let once = Loop { count: 1, ..self.inner };
+                copy(slot as usize, offset as usize, (other + cut) as usize, once, bytes);
+                cut += bytes;
+            }
+            done += 1;
+        }
+    }
 }
 
 /// Copies the runs of an innermost loop, of which both sides begin with the first.
@@ -146,15 +169,6 @@ fn each_run(inner: Loop, source: &[u8], destination: &mut [u8], copy: impl Fn(&[
     let from = source.chunks(inner.source_step as usize);
     let to = destination.chunks_mut(inner.destination_step as usize);
     from.zip(to).take(inner.count as usize).for_each(|(from, to)| copy(from, to));
-}
-
-/// From the beginning of the first run of an innermost loop to the end of the last.
-fn row_bytes(inner: Loop, step: u64, run_bytes: u64) -> u64 {
-    (inner.count - 1) * step + run_bytes
-}
-
-fn runs_of_row(loops: &[Loop; 1], row: Run) -> Runs<'_> {
-    Runs::new(loops, row.source, row.destination, row.bytes, loops[0].count)
 }
 
 fn check_source(plan: &CopyPlan, source: &[u8]) -> Result<(), CopyError> {

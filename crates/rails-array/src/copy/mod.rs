@@ -1,7 +1,7 @@
 //! Copy plans: from the memory of a region into the memory of a selection's result.
 //!
-//! - `plan`: [`CopyPlan`], loops over runs of bytes, which are as long as both sides allow;
-//! - `runs`: the runs one by one, and cut at the borders of slots;
+//! - `runs`: loops over runs of bytes, one by one, and cut at the borders of slots;
+//! - `plan`: [`CopyPlan`], loops over runs that are as long as both sides allow;
 //! - `execute`: [`copy`] and its siblings carry a plan out.
 
 mod execute;

@@ -1,6 +1,6 @@
 //! The plan of a copy: nested loops over runs of bytes.
 
-use super::runs::{Runs, SlotRuns};
+use super::runs::{Loop, Runs, SlotRuns};
 use crate::{
     region::Region,
     selection::Selection,
@@ -31,7 +31,7 @@ use std::num::NonZeroU64;
 /// assert_eq!(rows, [1, 2, 3, 5, 6, 7]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CopyPlan {
     /// The outermost one first. All count to 2 or more.
     loops: SmallVec<[Loop; 4]>,
@@ -40,14 +40,6 @@ pub struct CopyPlan {
     run_bytes: u64,
     /// 0 if there is nothing to copy.
     run_count: u64,
-}
-
-/// Runs, or loops over them, at a distance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Loop {
-    pub(super) count: u64,
-    pub(super) source_step: u64,
-    pub(super) destination_step: u64,
 }
 
 /// A copy that cannot be planned.
@@ -75,12 +67,12 @@ pub enum PlanError {
     },
     /// Elements of the result may overlap.
     #[error(
-        "a stride of {stride} bytes along axis {axis} of the result is shorter than the {span} bytes of what it steps over"
+        "a stride of {stride} bytes along axis {axis} of the result is shorter than what it steps over ({span} bytes)"
     )]
     Overlap {
         /// The axis of the result.
         axis: usize,
-        /// Its stride.
+        /// The stride of the axis.
         stride: u64,
         /// The bytes of an element, or of all elements along the axes with shorter strides.
         span: u64,
@@ -143,12 +135,12 @@ impl CopyPlan {
         self.run_bytes * self.run_count
     }
 
-    /// The number of bytes that the source has at least.
+    /// The number of bytes that the source has to have.
     pub fn source_end(&self) -> u64 {
         self.end(self.source_start, |inner| inner.source_step)
     }
 
-    /// The number of bytes that the destination has at least.
+    /// The number of bytes that the destination has to have.
     pub fn destination_end(&self) -> u64 {
         self.end(self.destination_start, |inner| inner.destination_step)
     }

@@ -1,6 +1,5 @@
-//! The runs of a plan, one by one.
+//! Loops over runs, and the runs one by one.
 
-use super::plan::Loop;
 use smallvec::SmallVec;
 use std::{iter::FusedIterator, num::NonZeroU64};
 
@@ -23,6 +22,14 @@ pub struct Runs<'a> {
     turns: SmallVec<[u64; 4]>,
     next: Run,
     remaining: u64,
+}
+
+/// Runs, or loops over them, at a distance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Loop {
+    pub(super) count: u64,
+    pub(super) source_step: u64,
+    pub(super) destination_step: u64,
 }
 
 /// Bytes that are copied together, from one slot or into one.

@@ -4,6 +4,7 @@ use crate::{
     region::Region,
     shape::{MAX_RANK, PerAxis, Shape},
 };
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Elements of an array: on each axis a first coordinate, and others at a distance of `step`.
@@ -23,7 +24,8 @@ use std::fmt;
 /// assert_eq!(every_third.bounds().to_string(), "[0:64, 100:250]");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "UncheckedSelection", into = "UncheckedSelection")]
 pub struct Selection {
     /// From the first element of each axis to the last.
     bounds: Region,
@@ -207,5 +209,30 @@ impl fmt::Display for Selection {
 impl fmt::Debug for Selection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Selection{self}")
+    }
+}
+
+/// A selection as it is written, before its numbers are checked.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UncheckedSelection {
+    region: Region,
+    steps: Vec<u64>,
+    dropped_axes: Vec<usize>,
+}
+
+impl TryFrom<UncheckedSelection> for Selection {
+    type Error = SelectionError;
+
+    fn try_from(unchecked: UncheckedSelection) -> Result<Self, SelectionError> {
+        let selection = Self::new(unchecked.region, unchecked.steps)?;
+        unchecked.dropped_axes.into_iter().try_fold(selection, Self::without_axis)
+    }
+}
+
+impl From<Selection> for UncheckedSelection {
+    fn from(selection: Selection) -> Self {
+        let dropped_axes = (0..selection.rank()).filter(|axis| selection.is_dropped(*axis)).collect();
+        Self { steps: selection.steps.into_vec(), dropped_axes, region: selection.bounds }
     }
 }

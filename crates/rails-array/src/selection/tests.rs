@@ -127,6 +127,18 @@ fn only_single_elements_are_dropped() {
 }
 
 #[test]
+fn serde_checks() {
+    let selection = resolve("[0:60:7, 3, :, 5:6]").unwrap();
+    let text = serde_json::to_string(&selection).unwrap();
+    let expected = r#"{"region":{"start":[0,3,0,5],"shape":[57,1,361,1]},"steps":[7,1,1,1],"dropped_axes":[1]}"#;
+    assert_eq!(text, expected);
+    assert_eq!(serde_json::from_str::<Selection>(&text).unwrap(), selection);
+    for (good, bad) in [("[7,1,1,1]", "[7,1,1]"), ("[7,", "[0,"), ("s\":[1]", "s\":[0]"), ("s\":[1]", "s\":[32]")] {
+        assert!(serde_json::from_str::<Selection>(&text.replace(good, bad)).is_err(), "{bad}");
+    }
+}
+
+#[test]
 fn a_selection_reaches_the_last_coordinate() {
     let region = Region::new([u64::MAX - 7], shape([7])).unwrap();
     let ends = Selection::new(region, [6]).unwrap();
@@ -171,7 +183,9 @@ fn coordinates_of(wanted: &Wanted, extent: i64) -> Option<Vec<i64>> {
 
 proptest! {
     #[test]
-    fn a_resolved_text_selects_what_it_says(axes in vec((0_i64..7, wanted()), 0..4), more in vec(1_u64..3, 0..2), dots in any::<bool>()) {
+    fn a_resolved_text_selects_what_it_says(
+        axes in vec((0_i64..7, wanted()), 0..4), more in vec(1_u64..3, 0..2), dots in any::<bool>(),
+    ) {
         let extents = axes.iter().map(|(extent, _)| *extent as u64).chain(more.iter().copied());
         let array = Shape::new(extents).unwrap();
         let mut entries: Vec<String> = axes.iter().map(|(_, wanted)| text_of(wanted)).collect();
@@ -184,7 +198,8 @@ proptest! {
         prop_assert_eq!(selected.is_some(), per_axis.is_some(), "{} of {}", text, array);
         let (Some(selection), Some(per_axis)) = (selected, per_axis) else { return Ok(()) };
         let kept = per_axis.iter().zip(&axes).filter(|(_, (_, wanted))| wanted.is_err());
-        let shape: Vec<u64> = kept.map(|(coordinates, _)| coordinates.len() as u64).chain(more.iter().copied()).collect();
+        let kept = kept.map(|(coordinates, _)| coordinates.len() as u64);
+        let shape: Vec<u64> = kept.chain(more.iter().copied()).collect();
         prop_assert_eq!(selection.shape(), Shape::new(shape.iter().copied()).unwrap());
         let places = (0..array.elements()).map(|number| array.coordinates_of(number));
         for place in places {
@@ -192,7 +207,9 @@ proptest! {
             prop_assert_eq!(selection.contains_element(&place), expected, "{:?} of {}", place, text);
         }
         prop_assert_eq!(selection.elements(), shape.iter().product::<u64>());
-        prop_assert_eq!(parse(&selection.to_string()).resolve(&array), Ok(selection));
+        prop_assert_eq!(parse(&selection.to_string()).resolve(&array), Ok(selection.clone()));
+        let json = serde_json::to_string(&selection).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Selection>(&json).unwrap(), selection);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{fmt, str::FromStr};
 /// The syntax is that of numpy. An entry is a coordinate (`3`, which drops the axis), a slice
 /// (`start:end`, `start:end:step`, `:`, each part of which may be left out), or once `...`, which
 /// stands for as many whole axes as are left. A negative number counts from the axis' end. Axes
-/// without an entry are whole. Spaces mean nothing. Steps are 1 or more.
+/// without an entry are whole. Spaces around names and numbers mean nothing. Steps are 1 or more.
 ///
 /// Unlike numpy's, a slice that reaches beyond the array is an error, and so is one that ends
 /// before it begins: nobody shall get less than was asked for, and not be told.

@@ -15,6 +15,31 @@
 //! - [`plan`]: a region as merged reads;
 //! - [`reader`]: files whose changes are noticed. It alone does I/O.
 //!
+//! # Example
+//! ```no_run
+//! use rails_array::{Region, Shape};
+//! use rails_formats::{
+//!     manifest::ObjectPath,
+//!     plan::{MergeLimits, plan_region},
+//!     reader::{OpenLimits, Root, open_dataset, read_plan},
+//! };
+//!
+//! let root = Root::open("/data".as_ref())?;
+//! let opened = open_dataset(&root, &ObjectPath::new("merra.toml")?, &OpenLimits::default())?;
+//! let manifest = &opened.stitched.manifest;
+//! let wind = manifest.array("wind").ok_or("the dataset has no wind")?;
+//!
+//! let basin = Region::new([0, 3, 100, 200], Shape::new([1, 1, 100, 150])?)?;
+//! let plan = plan_region(wind, &basin, &MergeLimits::default().max_gap_bytes(4096))?;
+//! let mut elements = vec![0; plan.bytes() as usize];
+//! read_plan(&plan, &mut elements, |object| {
+//!     // A file that has changed since the dataset was opened is an error.
+//!     let source = root.source(&manifest.objects()[object as usize])?;
+//!     source.of_generation(opened.generations[object as usize])
+//! })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Bounds
 //! Bytes of a file never cause a panic. A header takes memory in proportion to the bytes that are
 //! there, and never by a count that it states. Offsets and sizes are checked where they are

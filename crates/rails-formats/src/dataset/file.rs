@@ -5,9 +5,9 @@ use super::{
     document::{ArrayTable, Document, Format, Order, ViewTable},
     error::{DatasetFileError, DatasetFileProblem as Problem},
     locate::{key_of, line_at},
+    pattern::FilePattern,
 };
 use crate::{manifest::ObjectPath, raw::Raw};
-use glob::{MatchOptions, Pattern};
 use rails_array::{Region, Shape};
 use std::{collections::HashSet, ops::Range, str::FromStr};
 use toml::Spanned;
@@ -36,8 +36,8 @@ pub struct ArraySource {
     pub format: Format,
     /// The description of raw files.
     pub raw: Option<Raw>,
-    /// The patterns of the files' names below the root, as they are written.
-    pub files: Vec<String>,
+    /// The patterns of the files' names below the root.
+    pub files: Vec<FilePattern>,
     /// The axis along which the files follow each other; `None` for an array of one file.
     pub along: Option<String>,
     /// The order of the files.
@@ -115,11 +115,7 @@ impl ArraySource {
 
     /// The number of the first pattern that a file's name matches.
     pub(super) fn place_of(&self, file: &ObjectPath) -> Option<usize> {
-        let matches = |text: &String| {
-            let pattern = Pattern::new(text).expect("patterns are checked when they are read");
-            pattern.matches_with(file.as_str(), MATCHING)
-        };
-        self.files.iter().position(matches)
+        self.files.iter().position(|pattern| pattern.matches(file))
     }
 }
 
@@ -166,7 +162,7 @@ fn array_of(table: ArrayTable, names: &mut HashSet<String>) -> Result<ArraySourc
     let name = name_of(&table.name, names)?;
     let variable = table.variable.map(|text| name_of(&text, &mut HashSet::new())).transpose()?;
     let order = table.order.as_ref().map_or(&Order::Name, Spanned::get_ref);
-    check_patterns(&table.files.span(), &table.files.get_ref().0, order)?;
+    let files = patterns_of(&table.files.span(), &table.files.get_ref().0, order)?;
     if table.along.is_none() {
         let spans = [table.order.as_ref().map(Spanned::span), table.coordinate.as_ref().map(Spanned::span)];
         if let Some(at) = spans.into_iter().flatten().next() {
@@ -199,7 +195,7 @@ fn array_of(table: ArrayTable, names: &mut HashSet<String>) -> Result<ArraySourc
         format: table.format,
         raw: table.raw.map(Spanned::into_inner),
         order: order.clone(),
-        files: table.files.into_inner().0,
+        files,
         along: table.along.map(|along| name_of(&along, &mut HashSet::new())).transpose()?,
         coordinate: table.coordinate.map(Spanned::into_inner),
         block_shape,
@@ -220,21 +216,18 @@ fn name_of(name: &Spanned<String>, names: &mut HashSet<String>) -> Result<String
     Ok(text)
 }
 
-fn check_patterns(at: &Range<usize>, patterns: &[String], order: &Order) -> Result<(), Wrong> {
+fn patterns_of(at: &Range<usize>, texts: &[String], order: &Order) -> Result<Vec<FilePattern>, Wrong> {
     let wrong = |problem| Wrong { at: at.clone(), problem };
-    if patterns.is_empty() {
+    if texts.is_empty() {
         return Err(wrong(Problem::NoFiles));
     }
-    for pattern in patterns {
-        let no_pattern = |reason: String| wrong(Problem::Pattern { pattern: pattern.clone(), reason });
-        // A pattern is a path as well, and leads nowhere but down.
-        ObjectPath::new(pattern.as_str()).map_err(|error| no_pattern(error.to_string()))?;
-        Pattern::new(pattern).map_err(|error| no_pattern(error.msg.into()))?;
-        if *order == Order::Listed && pattern.contains(['*', '?', '[']) {
-            return Err(wrong(Problem::ListedPattern { pattern: pattern.clone() }));
+    let patterns = texts.iter().map(|text| FilePattern::new(text).map_err(wrong)).collect::<Result<Vec<_>, _>>()?;
+    match patterns.iter().find(|pattern| pattern.is_several()) {
+        Some(pattern) if *order == Order::Listed => {
+            Err(wrong(Problem::ListedPattern { pattern: pattern.as_str().into() }))
         }
+        _ => Ok(patterns),
     }
-    Ok(())
 }
 
 fn check_coordinate(source: &Spanned<CoordinateSource>) -> Result<(), Wrong> {
@@ -270,7 +263,3 @@ fn view_of(view: &ViewTable, names: &mut HashSet<String>) -> Result<View, Wrong>
     let region = Region::new(view.start.iter().copied(), shape).map_err(|_| wrong(&view.shape, Problem::ViewEnd))?;
     Ok(View { name: name_of(&view.name, names)?, region })
 }
-
-/// `*` and `?` stay within one folder.
-const MATCHING: MatchOptions =
-    MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };

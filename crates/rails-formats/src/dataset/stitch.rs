@@ -4,6 +4,7 @@ use super::{
     coordinate::{FileSteps, Gap},
     file::{ArraySource, DatasetFile},
     order,
+    pattern::FilePattern,
     source::SourceFile,
     stitch_error::{Difference, StitchError},
 };
@@ -100,7 +101,10 @@ impl ArraySource {
     fn check_files(&self, files: &mut [SourceFile]) -> Result<(), StitchError> {
         let array = self.name.clone();
         if files.is_empty() {
-            return Err(StitchError::NoFiles { array, patterns: self.files.clone() });
+            return Err(StitchError::NoFiles {
+                array,
+                patterns: self.files.iter().map(FilePattern::to_string).collect(),
+            });
         }
         files.sort_by(|one, other| one.file.cmp(&other.file));
         if let Some(pair) = files.windows(2).find(|pair| pair[0].file == pair[1].file) {

@@ -77,7 +77,7 @@ impl Header {
                 .ok_or(IndexError::RecordSize)?,
         };
         let whole = slabs.iter().map(|(begin, slab)| match file_bytes.checked_sub(*begin) {
-            Some(behind) if behind >= *slab => (behind - slab) / bytes + 1,
+            Some(behind) if behind >= *slab => (behind - slab) / bytes.max(1) + 1,
             _ => 0,
         });
         let count = self.records.unwrap_or_else(|| whole.min().unwrap_or(0));

@@ -102,12 +102,6 @@ pub enum OpenError {
     /// The files are no array.
     #[error(transparent)]
     Stitch(#[from] StitchError),
-    /// A file has changed between the indexing of two of its arrays.
-    #[error("`{path}` has changed while the dataset was opened")]
-    Changed {
-        /// The file.
-        path: ObjectPath,
-    },
 }
 
 impl OpenLimits {
@@ -147,45 +141,68 @@ pub fn open_dataset(root: &Root, path: &ObjectPath, limits: &OpenLimits) -> Resu
     let dataset = DatasetFile::parse(path.as_str(), &text)?;
     let mut names = Vec::new();
     list(root.dir(), "", limits.max_depth, limits, &mut 0, &mut names)?;
-    let mut generations: HashMap<ObjectPath, Generation> = HashMap::new();
-    let mut files_of_arrays = Vec::new();
-    for array in &dataset.arrays {
-        let mut files = Vec::new();
-        for name in names.iter().filter(|name| array.matches(name)) {
-            let source = root.source(name)?;
-            let before = generations.insert(name.clone(), source.generation());
-            if before.is_some_and(|before| before != source.generation()) {
-                return Err(OpenError::Changed { path: name.clone() });
-            }
-            files.push(index(array, &source)?);
-        }
-        files_of_arrays.push(files);
-    }
-    let mut files_of_arrays = files_of_arrays.into_iter();
-    let stitched = dataset.stitch(|_| files_of_arrays.next().expect("as many lists as arrays"))?;
-    let generations = stitched.manifest.objects().iter().map(|path| generations[path]).collect();
+    let mut index = Index { root, files: HashMap::new() };
+    let files = dataset.arrays.iter().map(|array| {
+        let files = names.iter().filter(|name| array.matches(name));
+        files.map(|name| index.file(array, name)).collect::<Result<Vec<_>, _>>()
+    });
+    let mut files = files.collect::<Result<Vec<_>, _>>()?.into_iter();
+    let stitched = dataset.stitch(|_| files.next().expect("as many lists as arrays"))?;
+    let generations = stitched.manifest.objects().iter().map(|path| index.files[path].generation).collect();
     Ok(OpenedDataset { dataset, stitched, generations })
 }
 
-/// Indexes a file for one array.
-fn index(array: &ArraySource, source: &Source) -> Result<SourceFile, OpenError> {
+/// The files so far. The header of each is read once, and all its arrays are of one generation.
+struct Index<'a> {
+    root: &'a Root,
+    files: HashMap<ObjectPath, Indexed>,
+}
+
+/// A file so far. It is not open: a dataset may have more files than a process may open.
+struct Indexed {
+    generation: Generation,
+    /// The manifests in the formats that have a header.
+    manifests: HashMap<Format, Manifest>,
+}
+
+impl Index<'_> {
+    /// Indexes a file for one array.
+    fn file(&mut self, array: &ArraySource, name: &ObjectPath) -> Result<SourceFile, OpenError> {
+        let source = self.root.source(name)?;
+        let first = || Indexed { generation: source.generation(), manifests: HashMap::new() };
+        let Indexed { generation, manifests } = self.files.entry(name.clone()).or_insert_with(first);
+        let source = source.of_generation(*generation)?;
+        let manifest = match manifests.get(&array.format) {
+            Some(manifest) => manifest.clone(),
+            None => {
+                let manifest = manifest_of(array, &source)?;
+                if array.format != Format::Raw {
+                    manifests.insert(array.format, manifest.clone());
+                }
+                manifest
+            }
+        };
+        let coordinates = coordinates(array, &manifest, &source)?;
+        Ok(SourceFile { file: name.clone(), manifest, coordinates })
+    }
+}
+
+fn manifest_of(array: &ArraySource, source: &Source) -> Result<Manifest, OpenError> {
     let (path, file_bytes) = (|| source.path().clone(), source.generation().bytes);
-    let manifest = match array.format {
+    match array.format {
         Format::NetCdf3 => read_header(source, netcdf3::Header::parse)?
             .index(path(), file_bytes)
-            .map_err(|error| OpenError::NetCdf3 { path: path(), error })?,
+            .map_err(|error| OpenError::NetCdf3 { path: path(), error }),
         Format::MapBinary => read_header(source, map_binary::Header::parse)?
             .index(path(), file_bytes)
-            .map_err(|error| OpenError::MapBinary { path: path(), error })?,
+            .map_err(|error| OpenError::MapBinary { path: path(), error }),
         Format::Raw => array
             .raw
             .as_ref()
             .expect("a checked array of raw files describes them")
             .index(&array.variable, path(), file_bytes)
-            .map_err(|error| OpenError::Raw { path: path(), error })?,
-    };
-    let coordinates = coordinates(array, &manifest, source)?;
-    Ok(SourceFile { file: path(), manifest, coordinates })
+            .map_err(|error| OpenError::Raw { path: path(), error }),
+    }
 }
 
 /// The values of the coordinate variable, if the coordinates come from one and the file has it.

@@ -91,6 +91,17 @@ impl Source {
         read.map_err(|error| self.wrong(offset, buffer.len(), error))
     }
 
+    /// The same file, if it is of that generation: the one whose header was read, for example.
+    ///
+    /// # Errors
+    /// [`ReadError::Changed`].
+    pub fn of_generation(self, before: Generation) -> Result<Self, ReadError> {
+        if self.generation == before {
+            return Ok(self);
+        }
+        Err(ReadError::Changed { path: self.path, before: before.into(), now: self.generation.into() })
+    }
+
     /// Compares the file with its generation.
     ///
     /// # Errors

@@ -7,8 +7,8 @@ use rails_array::Shape;
 use rails_formats::{
     data_type::{DataType, Endianness},
     dataset::{
-        CoordinateError, CoordinateSource, DatasetFile, DatasetFileError, Difference, Format, Order, Principal,
-        SourceFile, StitchError, Stitched,
+        CoordinateError, CoordinateSource, DatasetFile, DatasetFileError, Difference, FilePattern, Format, Order,
+        Principal, SourceFile, StitchError, Stitched,
     },
     manifest::{AttributeValue, Attributes, Manifest, ObjectPath},
     raw::Raw,
@@ -301,7 +301,7 @@ fn an_attribute_orders_files() {
 #[test]
 fn a_list_orders_files() {
     let mut listed = dataset(0, "");
-    listed.arrays[0].files = vec!["2.raw".into(), "0.raw".into(), "1.raw".into()];
+    listed.arrays[0].files = ["2.raw", "0.raw", "1.raw"].map(|name| FilePattern::new(name).unwrap()).into();
     listed.arrays[0].order = Order::Listed;
     let stitched = stitch(&listed, &with_starts(&[0.0; 3])).unwrap();
     let names: Vec<&str> = stitched.arrays[0].files.iter().map(|(file, _)| file.as_str()).collect();

@@ -59,6 +59,14 @@ pub enum HeaderProblem {
         /// The largest length.
         max_bytes: u64,
     },
+    /// The header does not end where it says.
+    #[error("the header is said to have {stated} bytes, and its lists end at byte {end}")]
+    Length {
+        /// The stated length.
+        stated: u64,
+        /// The end of the last list.
+        end: u64,
+    },
     /// A list has more entries than its file has room for.
     #[error("{count} entries are stated, and there is room for {max}")]
     Count {

@@ -91,7 +91,7 @@ impl Section {
     }
 
     /// The order of the bytes of an element.
-    pub fn endianness(&self) -> Endianness {
+    pub(super) fn endianness(&self) -> Endianness {
         match self.codecs[..] {
             [Codec::Bytes { endianness }] => endianness,
             _ => unreachable!("a checked section has one step"),

@@ -91,14 +91,15 @@ fn parse(prefix: &[u8], file_bytes: u64) -> Result<Header, Stop> {
         return Err(cursor.wrong_before(4, field, HeaderProblem::Truncated { end: bytes, file_bytes }));
     }
     let mut parser = Parser { cursor, names: HashSet::new() };
+    let mut attribute_names = HashSet::new();
     let (dimensions, attributes, variables) = parser.counts()?;
     let dimensions = parser.list("dimension", dimensions, Parser::dimension)?;
-    let attributes = parser.list("attribute", attributes, |parser| Ok((parser.name()?, parser.text("value")?)))?;
+    let attributes = parser
+        .list("attribute", attributes, |parser| Ok((parser.new_name(&mut attribute_names)?, parser.text("value")?)))?;
     let variables = parser.list("variable", variables, |parser| parser.variable(&dimensions))?;
     if parser.cursor.offset() > bytes {
-        let end = parser.cursor.offset();
-        // The stated length, and not the file, ends before the list does.
-        return Err(parser.cursor.wrong("variables", HeaderProblem::Truncated { end, file_bytes: bytes }));
+        let problem = HeaderProblem::Length { stated: bytes, end: parser.cursor.offset() };
+        return Err(parser.cursor.wrong_at(MAGIC.len() + 4, field, problem));
     }
     Ok(Header { bytes, dimensions, attributes: attributes.into_iter().collect(), variables })
 }
@@ -189,18 +190,23 @@ impl Parser<'_> {
 
     /// Reads the name of a dimension or a variable; both are arrays of the file.
     fn array_name(&mut self) -> Result<String, Stop> {
+        let mut names = std::mem::take(&mut self.names);
+        let name = self.new_name(&mut names);
+        self.names = names;
+        name
+    }
+
+    /// Reads a name that is not among those before it.
+    fn new_name(&mut self, names: &mut HashSet<String>) -> Result<String, Stop> {
         let at = self.cursor.offset() as usize;
-        let name = self.name()?;
-        if !self.names.insert(name.clone()) {
+        let name = self.text("name")?;
+        if name.is_empty() {
+            return Err(self.cursor.wrong_at(at, "name", HeaderProblem::NoName));
+        }
+        if !names.insert(name.clone()) {
             return Err(self.cursor.wrong_at(at, "name", HeaderProblem::DuplicateName { name }));
         }
         Ok(name)
-    }
-
-    fn name(&mut self) -> Result<String, Stop> {
-        let at = self.cursor.offset() as usize;
-        let name = self.text("name")?;
-        if name.is_empty() { Err(self.cursor.wrong_at(at, "name", HeaderProblem::NoName)) } else { Ok(name) }
     }
 
     fn text(&mut self, field: &'static str) -> Result<String, Stop> {

@@ -24,9 +24,10 @@
 //! | name | text | not empty, and that of no other dimension |
 //! | unit | text | |
 //! | length | u64 | |
-//! | coordinates | f64 each | as many as the length says, ascending or descending |
+//! | coordinates | f64 each | as many as the length says |
 //!
-//! An attribute is two texts, its name and its value. A variable:
+//! An attribute is two texts: its name, which is not empty and that of no other attribute, and its
+//! value. A variable:
 //!
 //! | field | type | meaning |
 //! |---|---|---|

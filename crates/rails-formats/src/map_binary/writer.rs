@@ -142,11 +142,11 @@ impl Writer {
     /// Adds an attribute of the file.
     ///
     /// # Errors
-    /// [`WriteError`] for an empty name, and for texts longer than 65535 bytes.
+    /// [`WriteError`] for a name that is empty or there, and for texts longer than 65535 bytes.
     pub fn attribute(&mut self, name: &str, value: &str) -> Result<(), WriteError> {
         check_text(name)?;
         check_text(value)?;
-        if name.is_empty() {
+        if name.is_empty() || self.attributes.iter().any(|(other, _)| other == name) {
             return Err(WriteError::Name { name: name.into() });
         }
         self.attributes.push((name.into(), value.into()));

@@ -205,6 +205,11 @@ fn errors_name_field_and_offset() {
     assert_eq!(error(&damaged(places - 14, &[2])), text);
     let text = format!("variable 1: axis 1: dimension at byte {}: entry 2 is meant, and there are 2", places - 2);
     assert_eq!(error(&damaged(places - 1, &[2])), text);
+    let text = format!(
+        "header bytes at byte 12: the header is said to have 20 bytes, and its lists end at byte {}",
+        places + 16
+    );
+    assert_eq!(error(&damaged(12, &20_u32.to_be_bytes())), text);
     let text = format!("variable 1: name at byte {}: the name `p` is there twice", places - 21);
     assert_eq!(error(&damaged(places - 19, b"p")), text);
 }
@@ -249,6 +254,7 @@ fn the_writer_refuses_wrong_files() {
     assert!(matches!(writer.dimension("", "", &[]), Err(WriteError::Name { .. })));
     assert!(matches!(writer.attribute("a", &"a".repeat(65536)), Err(WriteError::Text { bytes: 65536 })));
     assert!(writer.attribute("a", &"a".repeat(65535)).is_ok());
+    assert!(matches!(writer.attribute("a", ""), Err(WriteError::Name { .. })));
     let mut variable = |name, dtype, axes: &[usize], missing| writer.variable(name, "", dtype, axes, missing);
     assert!(matches!(variable("time", DataType::Int8, &[time], None), Err(WriteError::Name { .. })));
     assert!(matches!(variable("c", DataType::Char, &[time], None), Err(WriteError::Type { .. })));

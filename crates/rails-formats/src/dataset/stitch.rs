@@ -41,8 +41,9 @@ impl DatasetFile {
     /// Makes one manifest of the manifests of all files. `files_of` gives the files of an array, in
     /// any order: those that [match](ArraySource::matches).
     ///
-    /// An array's attributes are those in its first file. Gaps of the coordinates are no errors,
-    /// and are part of the result.
+    /// An array's attributes are those in its first file; those that give the elements their
+    /// meaning (`add_offset`, `missing_value`, `scale_factor`, `units`) have to be alike in
+    /// all. Gaps of the coordinates are no errors, and are part of the result.
     ///
     /// # Errors
     /// [`StitchError`] names the array and the file that does not fit the others, and how.
@@ -226,6 +227,11 @@ fn difference(found: &ArrayDescription, expected: &ArrayDescription, along: usiz
     {
         return Some(Difference::Extent { axis, found: *found, expected: *expected });
     }
+    let differs = |name: &&&'static str| found.attributes.get(**name) != expected.attributes.get(**name);
+    if let Some(name) = MEANING.iter().find(differs) {
+        let of = |array: &ArrayDescription| array.attributes.get(*name).cloned();
+        return Some(Difference::Attribute { name, found: of(found), expected: of(expected) });
+    }
     let fills = (found.fill_value.clone(), expected.fill_value.clone());
     (fills.0 != fills.1).then_some(Difference::FillValue { found: fills.0, expected: fills.1 })
 }
@@ -234,3 +240,7 @@ fn difference(found: &ArrayDescription, expected: &ArrayDescription, along: usiz
 fn names(array: &ArrayDescription) -> Vec<String> {
     array.dimension_names.iter().map(|name| name.clone().unwrap_or_default()).collect()
 }
+
+/// The attributes without which elements of two files cannot be compared (CF conventions, chapters
+/// 2.5, 3.1 and 8.1).
+const MEANING: [&str; 4] = ["add_offset", "missing_value", "scale_factor", "units"];

@@ -3,7 +3,7 @@
 use super::coordinate::CoordinateError;
 use crate::{
     data_type::DataType,
-    manifest::{ManifestError, ManifestProblem, ObjectPath},
+    manifest::{AttributeValue, ManifestError, ManifestProblem, ObjectPath},
 };
 use rails_array::Shape;
 
@@ -133,7 +133,7 @@ pub enum StitchError {
 }
 
 /// A difference between an array in two files.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Difference {
     /// The type of the elements.
@@ -161,6 +161,16 @@ pub enum Difference {
         found: u64,
         /// The extent in the first file.
         expected: u64,
+    },
+    /// An attribute that gives elements their meaning, such as `scale_factor`.
+    #[error("its attribute `{name}` is {found:?} and not {expected:?}")]
+    Attribute {
+        /// The name of the attribute.
+        name: &'static str,
+        /// The attribute in this file.
+        found: Option<AttributeValue>,
+        /// The attribute in the first file.
+        expected: Option<AttributeValue>,
     },
     /// The fill value.
     #[error("its fill value is {found:02x?} and not {expected:02x?}, little-endian")]

@@ -241,6 +241,10 @@ fn files_that_differ_are_named() {
         matches!(error(other), StitchError::Differs { difference, .. } if matches!(*difference, Difference::FillValue { .. }))
     );
     let mut other = source("2.raw", &[2, 3], DataType::Int16);
+    other.manifest = with_units(&other.manifest);
+    let text = error(other).to_string();
+    assert!(text.ends_with(r#"its attribute `units` is Some(Text("K")) and not None"#), "{text}");
+    let mut other = source("2.raw", &[2, 3], DataType::Int16);
     other.manifest = Manifest::new(vec![], vec![], Attributes::new()).unwrap();
     let text = error(other).to_string();
     assert_eq!(text, "the array `v` needs the variable `v`, which the file `2.raw` has not");
@@ -250,6 +254,12 @@ fn files_that_differ_are_named() {
 
 fn with_fill(manifest: &Manifest) -> Manifest {
     let text = serde_json::to_string(manifest).unwrap().replace("\"fill_value\":null", "\"fill_value\":[1,2]");
+    serde_json::from_str(&text).unwrap()
+}
+
+fn with_units(manifest: &Manifest) -> Manifest {
+    let units = r#""attributes":{"units":{"Text":"K"}}},"along""#;
+    let text = serde_json::to_string(manifest).unwrap().replace(r#""attributes":{}},"along""#, units);
     serde_json::from_str(&text).unwrap()
 }
 

@@ -20,6 +20,8 @@ pub const MAX_HEADER_BYTES: u64 = 64 << 20;
 pub struct Header {
     /// The variant of the format.
     pub version: Version,
+    /// The length of the header in bytes.
+    pub bytes: u64,
     /// The stated number of records; `None` if the writer left it open (`STREAMING`), and the
     /// file's size decides.
     pub records: Option<u64>,
@@ -105,7 +107,8 @@ fn parse(prefix: &[u8], file_bytes: u64) -> Result<Header, Stop> {
     let dimensions = parser.dimensions()?;
     let attributes = parser.attributes()?;
     let variables = parser.variables(&dimensions)?;
-    Ok(Header { version, records: (records != streaming).then_some(records), dimensions, attributes, variables })
+    let (bytes, records) = (parser.cursor.offset(), (records != streaming).then_some(records));
+    Ok(Header { version, bytes, records, dimensions, attributes, variables })
 }
 
 impl Parser<'_> {

@@ -14,6 +14,16 @@ use rails_array::Shape;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
+    /// A variable begins in the header.
+    #[error("the variable `{name}` begins at byte {offset}, in the header of {header_bytes} bytes")]
+    InsideHeader {
+        /// The name of the variable.
+        name: String,
+        /// The offset of its first element.
+        offset: u64,
+        /// The length of the header.
+        header_bytes: u64,
+    },
     /// A variable ends behind the end of the file.
     #[error("the variable `{name}` ends at byte {end}, and the file has {file_bytes} bytes")]
     Truncated {
@@ -48,13 +58,17 @@ impl Header {
     /// are all in the file.
     ///
     /// # Errors
-    /// [`IndexError::Truncated`] for a file that is shorter than its variables.
+    /// [`IndexError`], if a variable does not lie between the header and the end of the file.
     pub fn index(&self, object: ObjectPath, file_bytes: u64) -> Result<Manifest, IndexError> {
         let records = self.record_layout(file_bytes)?;
         let arrays = self.variables.iter().map(|variable| {
             self.array(variable, &records, file_bytes).map_err(|problem| match problem {
                 Problem::Array(problem) => IndexError::Variable { name: variable.name.clone(), problem },
                 Problem::Truncated(end) => IndexError::Truncated { name: variable.name.clone(), end, file_bytes },
+                Problem::InsideHeader => {
+                    let (name, offset) = (variable.name.clone(), variable.begin);
+                    IndexError::InsideHeader { name, offset, header_bytes: self.bytes }
+                }
             })
         });
         let arrays = arrays.collect::<Result<_, _>>()?;
@@ -119,6 +133,7 @@ impl Header {
         let array = ArrayManifest::new(description, 0, vec![section])?;
         match array.sections()[0].regular_end(array.description(), 0) {
             Some(end) if end > file_bytes => Err(Problem::Truncated(end)),
+            Some(_) if variable.begin < self.bytes => Err(Problem::InsideHeader),
             _ => Ok(array),
         }
     }
@@ -145,6 +160,7 @@ struct Records {
 enum Problem {
     Array(ManifestProblem),
     Truncated(u64),
+    InsideHeader,
 }
 
 impl From<ManifestProblem> for Problem {

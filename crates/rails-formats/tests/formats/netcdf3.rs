@@ -258,6 +258,21 @@ fn a_short_file_names_the_variable() {
 }
 
 #[test]
+fn variables_lie_behind_the_header() {
+    let mut bytes = write(&bytes_by_record(4, 5, DataType::Int16));
+    let header_bytes = header_of(&bytes).unwrap().bytes;
+    assert_eq!(header_bytes, bytes.len() as u64 - 40);
+    let mut index = |begin: u64| {
+        let at = header_bytes as usize;
+        bytes[at - 4..at].copy_from_slice(&(begin as u32).to_be_bytes());
+        header_of(&bytes).unwrap().index(ObjectPath::new("a.nc").unwrap(), u64::MAX).map(drop)
+    };
+    assert_eq!(index(header_bytes), Ok(()));
+    let text = format!("the variable `v` begins at byte {}, in the header of {header_bytes} bytes", header_bytes - 1);
+    assert_eq!(index(header_bytes - 1).unwrap_err().to_string(), text);
+}
+
+#[test]
 fn wrong_dimensions_are_refused() {
     let problem = |file: &File| header_of(&write(file)).unwrap_err().problem;
     let mut file = bytes_by_record(3, 1, DataType::Int8);
@@ -345,6 +360,35 @@ fn files_of_the_reference_library() {
                 let numbers = manifest.attributes().get(dtype.name()).and_then(|value| value.to_numbers());
                 assert_eq!(numbers, Some(vec![1.0, 2.0, 3.0]), "{name} {dtype}");
             }
+        }
+    }
+}
+
+#[test]
+fn files_without_records() {
+    for bytes in [&include_bytes!("../fixtures/empty.nc")[..], include_bytes!("../fixtures/scipy_empty.nc")] {
+        let manifest = manifest_of(bytes);
+        let array = manifest.array("v").unwrap();
+        assert_eq!(array.description().shape.to_string(), "0x3");
+        assert_eq!(array.chunks_of(&Region::whole(&array.description().shape)).unwrap().count(), 0);
+        let scalar = manifest.array("scalar").unwrap();
+        let whole = Region::whole(&scalar.description().shape);
+        let read = arrays::read(&manifest, "scalar", &whole, &MergeLimits::default(), &[bytes]);
+        assert_eq!(read, 1_i32.to_ne_bytes());
+    }
+}
+
+#[test]
+fn files_of_another_writer() {
+    for bytes in [&include_bytes!("../fixtures/scipy_cdf1.nc")[..], include_bytes!("../fixtures/scipy_cdf2.nc")] {
+        let manifest = manifest_of(bytes);
+        assert_eq!(manifest.arrays().len(), 12);
+        for array in manifest.arrays() {
+            let description = array.description();
+            let whole = Region::whole(&description.shape);
+            let read = arrays::read(&manifest, &description.name, &whole, &MergeLimits::default(), &[bytes]);
+            let ours: Vec<u8> = (0..whole.elements()).flat_map(|at| fixture_value(at, description.dtype)).collect();
+            assert_eq!(read, ours, "{}", description.name);
         }
     }
 }

@@ -1,7 +1,13 @@
 //! Memory that headers take which lie about their lengths.
 
 use allocation_counter::measure;
-use rails_formats::{dataset::DatasetFile, manifest::Manifest, map_binary, netcdf3};
+use rails_array::Shape;
+use rails_formats::{
+    data_type::{DataType, Endianness},
+    dataset::DatasetFile,
+    manifest::{ArrayDescription, ArrayManifest, Attributes, ChunkSource, Codec, Manifest, Placement, Section},
+    map_binary, netcdf3,
+};
 
 /// A header of that version whose list of dimensions claims `count` entries.
 fn netcdf3_dimensions(version: u8, count: u64) -> Vec<u8> {
@@ -50,6 +56,29 @@ fn a_manifest_reserves_no_stated_length() {
     let used = measure(|| assert!(Manifest::decode(&bytes).is_err()));
     // serde reserves at most a mebibyte before it has read an entry.
     assert!(used.bytes_max < 2 << 20, "{} bytes", used.bytes_max);
+}
+
+#[test]
+fn a_manifest_of_missing_chunks_is_bounded() {
+    let description = ArrayDescription {
+        name: "v".into(),
+        dtype: DataType::Int8,
+        shape: Shape::new([100_000]).unwrap(),
+        dimension_names: vec![None],
+        fill_value: None,
+        attributes: Attributes::new(),
+    };
+    let section = Section {
+        extent: 100_000,
+        chunk_shape: Shape::new([1]).unwrap(),
+        codecs: vec![Codec::Bytes { endianness: Endianness::Big }],
+        placement: Placement::Listed(vec![ChunkSource::Missing; 100_000]),
+    };
+    let array = ArrayManifest::new(description, 0, vec![section]).unwrap();
+    let bytes = Manifest::new(vec![], vec![array], Attributes::new()).unwrap().encode();
+    assert!(bytes.len() < 100_100, "{} bytes", bytes.len());
+    let used = measure(|| assert!(Manifest::decode(&bytes).is_ok()));
+    assert!(used.bytes_max < 100 * bytes.len() as u64, "{} bytes of {}", used.bytes_max, bytes.len());
 }
 
 #[test]

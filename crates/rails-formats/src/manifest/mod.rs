@@ -113,9 +113,10 @@ pub enum ManifestError {
 }
 
 impl Manifest {
-    /// The longest encoded manifest that is decoded. In memory it is at most about forty times as
-    /// long, if its chunks are all listed and missing.
-    pub const MAX_ENCODED_BYTES: usize = 64 << 20;
+    /// The longest encoded manifest that is decoded: two million chunks that are listed one by one.
+    /// Decoding takes at most about fifty times as much memory, which a list of missing chunks
+    /// does.
+    pub const MAX_ENCODED_BYTES: usize = 16 << 20;
 
     /// A manifest of arrays in these files.
     ///

@@ -91,7 +91,7 @@ impl Source {
         read.map_err(|error| self.wrong(offset, buffer.len(), error))
     }
 
-    /// The same file, if it is of that generation: the one whose header was read, for example.
+    /// Keeps the file, if it is of that generation: the one whose header was read, for example.
     ///
     /// # Errors
     /// [`ReadError::Changed`].

@@ -210,7 +210,8 @@ proptest! {
         let region = arrays::region(&extents, &draws);
         let manifest = Manifest::decode(&stitched.manifest.encode()).unwrap();
         prop_assert_eq!(manifest.objects().len(), files.len());
-        prop_assert_eq!(arrays::read(&manifest, "v", &region, &limits, &bytes), expected(&array, &region, DataType::Int16));
+        let read = arrays::read(&manifest, "v", &region, &limits, &bytes);
+        prop_assert_eq!(read, expected(&array, &region, DataType::Int16));
     }
 
     #[test]
@@ -230,7 +231,8 @@ fn files_that_differ_are_named() {
         stitch(&dataset(0, ""), &files).unwrap_err()
     };
     let text = error(source("2.raw", &[2, 3], DataType::Int32)).to_string();
-    assert_eq!(text, "the array `v` differs in the file `2.raw` from that in `1.raw`: its type is int32 and not int16");
+    let expected = "the array `v` differs in the file `2.raw` from that in `1.raw`: its type is int32 and not int16";
+    assert_eq!(text, expected);
     let text = error(source("2.raw", &[5, 4], DataType::Int16)).to_string();
     assert!(text.ends_with("its extent on axis 1 is 4 and not 3"), "{text}");
     let text = error(source("2.raw", &[5], DataType::Int16)).to_string();

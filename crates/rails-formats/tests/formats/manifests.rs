@@ -119,7 +119,11 @@ proptest! {
     }
 
     #[test]
-    fn damaged_manifests_are_errors(at in any::<prop::sample::Index>(), bits in 1_u8.., cut in any::<prop::sample::Index>()) {
+    fn damaged_manifests_are_errors(
+        at in any::<prop::sample::Index>(),
+        bits in 1_u8..,
+        cut in any::<prop::sample::Index>(),
+    ) {
         let mut array = arrays::array(&[5, 4], 1);
         let (manifest, _) = in_sections(&mut array, DataType::Int16, 0, &[2, 3], &[2, 3]);
         let mut bytes = manifest.encode();

@@ -110,7 +110,8 @@ proptest! {
         let bytes = &file.bytes[..cut.index(file.bytes.len())];
         match header_of(bytes) {
             Err(error) => {
-                let is_truncated = matches!(error.problem, HeaderProblem::Truncated { .. } | HeaderProblem::Count { .. });
+                let problem = error.problem.clone();
+                let is_truncated = matches!(problem, HeaderProblem::Truncated { .. } | HeaderProblem::Count { .. });
                 prop_assert!(is_truncated, "{}", error);
             }
             Ok(header) => {

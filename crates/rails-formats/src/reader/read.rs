@@ -7,10 +7,15 @@ use crate::{
 };
 use std::borrow::Borrow;
 
-/// Fills `goal` with the region of a plan. `source_of` gives the open file of a number.
+/// Fills `goal` with the region of a plan. `source_of` gives the open file of a number, once for
+/// each file. It blocks.
+///
+/// The generation of a file is compared before the first and after the last read of it, so all its
+/// bytes are of one generation.
 ///
 /// # Errors
-/// The first error of `source_of` and of [`Source::read_at`]; the goal is partly filled then.
+/// The first error of `source_of` and of the reads, as [`Source::read_at`] has them; the goal is
+/// partly filled then, and its bytes mean nothing.
 ///
 /// # Panics
 /// If `goal` has not the size of the region.
@@ -19,7 +24,23 @@ pub fn read_plan<S: Borrow<Source>>(
     goal: &mut [u8],
     mut source_of: impl FnMut(u32) -> Result<S, ReadError>,
 ) -> Result<(), ReadError> {
-    plan.read(goal, |object, offset, buffer| source_of(object)?.borrow().read_at(offset, buffer))
+    // Reads are in the order of the files.
+    let mut current: Option<(u32, S)> = None;
+    plan.read(goal, |object, offset, buffer| {
+        if let Some((number, source)) = &current
+            && *number == object
+        {
+            return source.borrow().read_unchecked(offset, buffer);
+        }
+        let next = source_of(object)?;
+        next.borrow().check()?;
+        if let Some((_, last)) = &current {
+            last.borrow().check()?;
+        }
+        let (_, source) = current.insert((object, next));
+        (*source).borrow().read_unchecked(offset, buffer)
+    })?;
+    current.map_or(Ok(()), |(_, last)| last.borrow().check())
 }
 
 /// Reads the header of a file with the parser of its format, which asks for as much as it needs.

@@ -81,14 +81,21 @@ impl Source {
     /// bytes mean nothing then.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         self.check()?;
+        self.read_unchecked(offset, buffer)?;
+        self.check()
+    }
+
+    /// Reads as [`read_at`](Self::read_at) does, without comparing the generation of a good read.
+    pub(super) fn read_unchecked(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         let end = offset.checked_add(buffer.len() as u64);
         if end.is_none_or(|end| end > self.generation.bytes) {
             return Err(self.short(offset, buffer.len()));
         }
-        let read = self.file.read_exact_at(buffer, offset);
-        // A file that was cut meanwhile has changed, and that says more than the end.
-        self.check()?;
-        read.map_err(|error| self.wrong(offset, buffer.len(), error))
+        self.file.read_exact_at(buffer, offset).or_else(|error| {
+            // A file that was cut has changed, and that says more than its end.
+            self.check()?;
+            Err(self.wrong(offset, buffer.len(), error))
+        })
     }
 
     /// Keeps the file, if it is of that generation: the one whose header was read, for example.

@@ -125,6 +125,29 @@ fn a_file_that_changes_is_an_error() {
 }
 
 #[test]
+fn a_file_that_changes_within_a_plan_is_an_error() {
+    let (folder, _) = folder();
+    let opened = open(folder.path()).unwrap();
+    let root = Root::open(folder.path()).unwrap();
+    let manifest = &opened.stitched.manifest;
+    let array = manifest.array("temperature").unwrap();
+    let whole = Region::whole(&array.description().shape);
+    let plan = plan_region(array, &whole, &MergeLimits::default()).unwrap();
+    let mut goal = vec![0; plan.bytes() as usize];
+    let mut opened = Vec::new();
+    let result = read_plan(&plan, &mut goal, |object| {
+        opened.push(object);
+        if object == 1 {
+            let first = folder.path().join("data/a.nc");
+            fs::File::options().append(true).open(first).unwrap().set_len(10).unwrap();
+        }
+        root.source(&manifest.objects()[object as usize])
+    });
+    assert!(matches!(result, Err(ReadError::Changed { path, .. }) if path.as_str() == "data/a.nc"));
+    assert_eq!(opened, [0, 1]);
+}
+
+#[test]
 fn the_end_of_a_file_is_a_limit() {
     let (folder, _) = folder();
     let source = Root::open(folder.path()).unwrap().source(&path("data/a.nc")).unwrap();

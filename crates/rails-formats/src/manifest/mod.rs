@@ -104,6 +104,12 @@ pub enum ManifestError {
         /// The number of bytes.
         bytes: usize,
     },
+    /// The encoding is of another version.
+    #[error("version {found} of an encoded manifest is unknown")]
+    Version {
+        /// The version.
+        found: u8,
+    },
     /// The bytes are no manifest.
     #[error("the bytes are no manifest: {reason}")]
     Malformed {
@@ -165,22 +171,28 @@ impl Manifest {
         &self.attributes
     }
 
-    /// The manifest as bytes, in postcard's encoding.
+    /// The manifest as bytes: the version of the encoding, and postcard's encoding.
     pub fn encode(&self) -> Vec<u8> {
-        postcard::to_stdvec(self).expect("a manifest has nothing that postcard cannot write")
+        postcard::to_extend(self, vec![VERSION]).expect("a manifest has nothing that postcard cannot write")
     }
 
     /// Reads the bytes that [`encode`](Self::encode) made.
     ///
     /// # Errors
-    /// [`ManifestError::TooLong`] for more than [`MAX_ENCODED_BYTES`](Self::MAX_ENCODED_BYTES), and
-    /// [`ManifestError::Malformed`] for bytes that are no manifest: cut short or with others behind
-    /// them, with a file outside the root, a length that does not fit, or an offset past 64 bits.
+    /// [`ManifestError::Version`] for another encoding, [`ManifestError::TooLong`] for more than
+    /// [`MAX_ENCODED_BYTES`](Self::MAX_ENCODED_BYTES), and [`ManifestError::Malformed`] for
+    /// bytes that are no manifest: cut short or with others behind them, with a file outside
+    /// the root, a length that does not fit, or an offset past 64 bits.
     pub fn decode(bytes: &[u8]) -> Result<Self, ManifestError> {
         if bytes.len() > Self::MAX_ENCODED_BYTES {
             return Err(ManifestError::TooLong { bytes: bytes.len() });
         }
         let malformed = |reason: String| ManifestError::Malformed { reason };
+        let bytes = match bytes.split_first() {
+            Some((&VERSION, rest)) => rest,
+            Some((&found, _)) => return Err(ManifestError::Version { found }),
+            None => return Err(malformed("there are none".into())),
+        };
         // Postcard drops the words of an error, so parts are checked after all of them are read.
         let (unchecked, rest) =
             postcard::take_from_bytes::<UncheckedManifest>(bytes).map_err(|error| malformed(error.to_string()))?;
@@ -222,3 +234,6 @@ impl From<Manifest> for UncheckedManifest {
         }
     }
 }
+
+/// The version of the encoding. A change of any encoded type is another version.
+const VERSION: u8 = 1;

@@ -171,8 +171,8 @@ impl Section {
         }
     }
 
-    /// The end of the last byte of a section whose chunks are regular and lie one behind the other;
-    /// `None` for one without chunks, and for a list.
+    /// The end of the last byte of regular chunks; `None` for a section without chunks, and for a
+    /// list.
     pub(crate) fn regular_end(&self, array: &ArrayDescription, along: usize) -> Option<u64> {
         let Placement::Regular { offset, strides, length, .. } = &self.placement else { return None };
         let grid = self.grid(&self.shape(&array.shape, along).ok()?);

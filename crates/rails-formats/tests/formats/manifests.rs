@@ -246,6 +246,8 @@ fn decoding_keeps_files_below_the_root() {
         assert!(matches!(error, ManifestError::Path(_)), "{error}");
     }
     assert!(matches!(Manifest::decode(&[&bytes[..], &[0]].concat()), Err(ManifestError::Malformed { .. })));
+    assert!(matches!(Manifest::decode(&[]), Err(ManifestError::Malformed { .. })));
+    assert_eq!(Manifest::decode(&[&[2], &bytes[1..]].concat()), Err(ManifestError::Version { found: 2 }));
 }
 
 #[test]

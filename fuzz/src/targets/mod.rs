@@ -3,6 +3,7 @@
 mod capture;
 mod celeritas;
 mod connection;
+mod formats;
 mod handshake;
 mod kernel;
 mod lane;
@@ -76,6 +77,16 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "proc-files", run: kernel::proc_files, seeds: kernel::files, words: kernel::WORDS },
     Target { name: "journal", run: kernel::journal, seeds: kernel::records, words: kernel::RECORD_WORDS },
     Target { name: "irqbalance", run: kernel::irqbalance, seeds: kernel::answers, words: kernel::BALANCER_WORDS },
+    // rails-formats: files of arrays, and their description.
+    Target { name: "netcdf3", run: formats::netcdf3, seeds: formats::netcdf3_files, words: &["CDF\x01", "CDF\x05"] },
+    Target { name: "map-binary", run: formats::map_binary, seeds: formats::map_binary_files, words: &["MAPBIN\r\n"] },
+    Target {
+        name: "dataset-file",
+        run: formats::dataset_file,
+        seeds: formats::dataset_files,
+        words: formats::DATASET_WORDS,
+    },
+    Target { name: "manifest", run: formats::manifest, seeds: formats::manifests, words: &[] },
 ];
 
 /// Inputs that are text.

@@ -1,0 +1,90 @@
+//! Memory that headers take which lie about their lengths.
+
+use allocation_counter::measure;
+use rails_array::Shape;
+use rails_formats::{
+    data_type::{DataType, Endianness},
+    dataset::DatasetFile,
+    manifest::{ArrayDescription, ArrayManifest, Attributes, ChunkSource, Codec, Manifest, Placement, Section},
+    map_binary, netcdf3,
+};
+
+/// A header of that version whose list of dimensions claims `count` entries.
+fn netcdf3_dimensions(version: u8, count: u64) -> Vec<u8> {
+    let number = |value: u64| match version {
+        5 => value.to_be_bytes().to_vec(),
+        _ => (value as u32).to_be_bytes().to_vec(),
+    };
+    [vec![b'C', b'D', b'F', version], number(0), 10_u32.to_be_bytes().to_vec(), number(count), number(1)].concat()
+}
+
+#[test]
+fn a_count_takes_no_memory() {
+    for (version, count) in [(1, 0xffff_fff0), (2, 0xffff_fff0), (5, u64::MAX), (5, 1 << 40), (5, 5_000_000)] {
+        let bytes = netcdf3_dimensions(version, count);
+        // The file is said to be so large that the entries could be there.
+        let used = measure(|| drop(netcdf3::Header::parse(&bytes, u64::MAX)));
+        assert!(used.bytes_max < 4096, "version {version}, count {count}: {} bytes", used.bytes_max);
+    }
+    let counts = [1_u32, 1 << 24, 0, 3_000_000, 3_000_000].map(u32::to_be_bytes).concat();
+    let bytes = [&b"MAPBIN\r\n"[..], &counts].concat();
+    let used = measure(|| drop(map_binary::Header::parse(&bytes, u64::MAX)));
+    assert!(used.bytes_max < 4096, "{} bytes", used.bytes_max);
+}
+
+#[test]
+fn memory_is_in_proportion_to_the_header() {
+    // As many dimensions as fit, each of the shortest name that differs.
+    let mut bytes = netcdf3_dimensions(1, 20_000);
+    bytes.truncate(16);
+    for number in 0..20_000_u32 {
+        let name = format!("{number:07x}");
+        bytes.extend(7_u32.to_be_bytes());
+        bytes.extend(name.as_bytes());
+        bytes.extend([0, 0, 0, 0, 1]);
+    }
+    bytes.extend([0; 16]);
+    let used = measure(|| assert!(netcdf3::Header::parse(&bytes, bytes.len() as u64).is_ok()));
+    assert!(used.bytes_max < 12 * bytes.len() as u64, "{} bytes of {}", used.bytes_max, bytes.len());
+}
+
+#[test]
+fn a_manifest_reserves_no_stated_length() {
+    // A list of objects of a stated length without any.
+    let mut bytes = vec![0xff; 10];
+    bytes[0] = 1;
+    bytes.push(1);
+    let used = measure(|| assert!(Manifest::decode(&bytes).is_err()));
+    // serde reserves at most a mebibyte before it has read an entry.
+    assert!(used.bytes_max < 2 << 20, "{} bytes", used.bytes_max);
+}
+
+#[test]
+fn a_manifest_of_missing_chunks_is_bounded() {
+    let description = ArrayDescription {
+        name: "v".into(),
+        dtype: DataType::Int8,
+        shape: Shape::new([100_000]).unwrap(),
+        dimension_names: vec![None],
+        fill_value: None,
+        attributes: Attributes::new(),
+    };
+    let section = Section {
+        extent: 100_000,
+        chunk_shape: Shape::new([1]).unwrap(),
+        codecs: vec![Codec::Bytes { endianness: Endianness::Big }],
+        placement: Placement::Listed(vec![ChunkSource::Missing; 100_000]),
+    };
+    let array = ArrayManifest::new(description, 0, vec![section]).unwrap();
+    let bytes = Manifest::new(vec![], vec![array], Attributes::new()).unwrap().encode();
+    assert!(bytes.len() < 100_100, "{} bytes", bytes.len());
+    let used = measure(|| assert!(Manifest::decode(&bytes).is_ok()));
+    assert!(used.bytes_max < 100 * bytes.len() as u64, "{} bytes of {}", used.bytes_max, bytes.len());
+}
+
+#[test]
+fn a_long_dataset_file_is_not_read() {
+    let bytes = vec![b'\n'; DatasetFile::MAX_BYTES + 1];
+    let used = measure(|| assert!(DatasetFile::parse("d.toml", &bytes).is_err()));
+    assert!(used.bytes_max < 4096, "{} bytes", used.bytes_max);
+}

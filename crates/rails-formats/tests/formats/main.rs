@@ -1,0 +1,13 @@
+//! Random arrays, written in each format and read through the manifest, against `ndarray`.
+
+// The files that are read are written by the tests.
+#![allow(clippy::disallowed_methods)]
+
+mod arrays;
+mod dataset;
+mod manifests;
+mod map_binary;
+mod netcdf3;
+mod netcdf3_writer;
+mod raw;
+mod reader;

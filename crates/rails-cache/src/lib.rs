@@ -15,6 +15,9 @@
 //! - `request`: who waits for which block; `collector`: which block is reclaimed, and when none;
 //!   `credit`: which slots were promised to upstreams; [`stats`]: what was done;
 //! - [`node`]: what happens, and what has to be done about it.
+//!
+//! Beside them, [`pattern`] knows none of these: it says which regions will be read next, and how
+//! far ahead to bring them.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 // clippy.toml lists them. Tests read the clock once, at their start.
@@ -38,6 +41,7 @@ mod memory;
 mod mutation;
 pub mod node;
 pub mod order;
+pub mod pattern;
 mod request;
 mod slots;
 pub mod stats;

@@ -1,6 +1,6 @@
 //! The names of blocks, and of the parties that a node knows.
 
-use rails_array::{BlockIndex, Layout, PartitionIndex, QueryError};
+use rails_array::{BlockIndex, BlockRange, Layout, PartitionIndex, QueryError, Region};
 use std::sync::Arc;
 
 /// A dataset that a node caches, numbered by the node's owner.
@@ -47,6 +47,14 @@ pub(crate) struct Dataset {
 impl Dataset {
     pub(crate) fn new(layout: Arc<dyn Layout>, generation: Generation, element_bytes: u32, slot_bytes: u32) -> Self {
         Self { generation, layout, element_bytes, slot_bytes }
+    }
+
+    pub(crate) fn blocks_of(&self, region: &Region) -> Result<BlockRange, QueryError> {
+        self.layout.blocks_of(region)
+    }
+
+    pub(crate) fn bytes_of(&self, region: &Region) -> u64 {
+        region.elements().saturating_mul(u64::from(self.element_bytes))
     }
 
     /// Checks a number that comes from outside.

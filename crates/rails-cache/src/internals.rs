@@ -65,6 +65,8 @@ pub struct HeldBlock {
     pub is_ahead: bool,
     /// Whether a reader has asked for it.
     pub is_used: bool,
+    /// Whether nobody is expected to use it again.
+    pub is_passed: bool,
     /// The ages of the requests that wait for it.
     pub waiters: Vec<usize>,
 }
@@ -142,6 +144,7 @@ pub fn state(node: &Node) -> NodeState {
             pins: entry.pins,
             is_ahead: entry.is_ahead,
             is_used: entry.is_used,
+            is_passed: entry.is_passed,
             waiters: {
                 let index = table.find(&entry.block).expect("an entry is found");
                 parts.requests.waiters(index).iter().map(age).collect()

@@ -17,7 +17,7 @@
 //! - [`node`]: what happens, and what has to be done about it.
 //!
 //! Beside them, [`pattern`] knows none of these: it says which regions will be read next, and how
-//! far ahead to bring them.
+//! far ahead to bring them. [`reader`] stands above both, and has the node prefetch them.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 // clippy.toml lists them. Tests read the clock once, at their start.
@@ -42,6 +42,7 @@ mod mutation;
 pub mod node;
 pub mod order;
 pub mod pattern;
+pub mod reader;
 mod request;
 mod slots;
 pub mod stats;
@@ -54,5 +55,6 @@ pub use error::{DeclareError, Fault, ReadError, Refusal};
 pub use level::MemoryLevel;
 pub use node::{Node, NodeConfig};
 pub use order::Policy;
+pub use reader::Reader;
 pub use request::Blocks;
-pub use stats::{MemoryUse, NodeStats};
+pub use stats::{BudgetStats, MemoryUse};

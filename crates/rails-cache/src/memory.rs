@@ -10,7 +10,7 @@ use crate::{
     mutation::{Mutation, Mutations},
     order::{Order, Policy, Touch},
     slots::{SlotChain, SlotPool},
-    stats::MemoryUse,
+    stats::{BudgetStats, MemoryUse},
     table::{Entry, Place, State, Table},
 };
 use std::collections::VecDeque;
@@ -94,6 +94,7 @@ impl Memory {
             stale: Vec::new(),
             future: Future::new(self.seed),
             ahead: VecDeque::new(),
+            stats: BudgetStats::default(),
         });
         Ok(BudgetId(id))
     }
@@ -222,7 +223,10 @@ impl Memory {
 
     /// A reader waits for a block in transit.
     pub(crate) fn mark_used(&mut self, entry: u32) {
-        self.table.get_mut(entry).is_used = true;
+        let entry = self.table.get_mut(entry);
+        let is_first_use = entry.is_ahead && !entry.is_used;
+        (entry.is_used, entry.is_passed) = (true, false);
+        self.budgets[entry.budget.0 as usize].stats.used += u64::from(is_first_use);
     }
 
     /// A block in transit is cached, pinned by nobody yet, and outside the order of reclamation.
@@ -294,9 +298,8 @@ impl Memory {
     /// Keeps a cached block from being reclaimed while a reader copies it.
     pub(crate) fn pin(&mut self, entry: u32) {
         self.lift(entry);
-        let entry = self.table.get_mut(entry);
-        entry.pins += 1;
-        entry.is_used = true;
+        self.table.get_mut(entry).pins += 1;
+        self.mark_used(entry);
     }
 
     /// A reader has copied. Returns whether nobody pins the block any more, which has then to be
@@ -312,6 +315,16 @@ impl Memory {
         let budget = self.table.get(entry).budget;
         let order = &mut self.budgets[budget.0 as usize].order;
         order.insert(&mut self.table, entry, touch);
+    }
+
+    /// Nobody is expected to use a block again that readers have used.
+    pub(crate) fn pass(&mut self, entry: u32) {
+        let found = self.table.get_mut(entry);
+        if found.is_used {
+            found.is_passed = true;
+            let order = &mut self.budgets[found.budget.0 as usize].order;
+            order.pass(&mut self.table, entry);
+        }
     }
 
     /// A block's next use has become known to its budget.
@@ -356,14 +369,18 @@ impl Memory {
     }
 
     fn remove(&mut self, entry: u32) {
-        let Entry { budget, state, pins, .. } = *self.table.get(entry);
+        let Entry { budget, state, pins, is_ahead, is_used, .. } = *self.table.get(entry);
         assert_eq!(pins, 0, "a block that a reader copies stays");
         let chain = self.table.remove(entry);
-        let used = &mut self.budget_mut(budget).used;
+        let Budget { used, stats, .. } = self.budget_mut(budget);
         match state {
             State::InTransit => used.in_transit -= chain.count(),
-            State::Cached => used.cached -= chain.count(),
+            State::Cached => {
+                used.cached -= chain.count();
+                stats.reclaimed += 1;
+            }
         }
+        stats.unused += u64::from(is_ahead && !is_used);
         self.pool.give_back(chain);
         self.update_levels(budget);
     }

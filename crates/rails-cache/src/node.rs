@@ -12,10 +12,10 @@ use crate::{
     mutation::{Mutation, Mutations},
     order::{Policy, Touch},
     request::{Blocks, Request, Requests},
-    stats::{MemoryUse, NodeStats},
+    stats::{BudgetStats, MemoryUse},
     table::{Entry, State},
 };
-use rails_array::Layout;
+use rails_array::{BlockRange, Layout, Region};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -65,7 +65,7 @@ pub struct Node {
     may_feed: bool,
     /// Whether there may be a block to fetch ahead of time, and room for it.
     may_speculate: bool,
-    stats: NodeStats,
+    pushed_amiss: u64,
     actions: VecDeque<Action>,
     mutations: Mutations,
 }
@@ -94,7 +94,7 @@ impl Node {
             credits: Credits::default(),
             may_feed: false,
             may_speculate: false,
-            stats: NodeStats::default(),
+            pushed_amiss: 0,
             actions: VecDeque::new(),
             mutations,
             config,
@@ -225,6 +225,24 @@ impl Node {
         Ok(ahead.len() - before)
     }
 
+    /// Blocks that a reader of the budget's dataset has used, and that nobody is expected to use
+    /// again. They are the first to go, until someone reads them after all.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::UnknownBudget`] or [`ReadError::NoSuchBlock`].
+    pub fn pass(&mut self, budget: BudgetId, blocks: impl Into<Blocks>) -> Result<(), ReadError> {
+        let (dataset, blocks) = self.checked(budget, blocks.into())?;
+        let generation = self.datasets[&dataset].generation;
+        for index in blocks {
+            if let Some(entry) = self.memory.find(&BlockId { dataset, generation, index }) {
+                self.memory.pass(entry);
+            }
+        }
+        self.changed();
+        Ok(())
+    }
+
     /// Forgets the blocks that were to be [prefetched](Self::prefetch) and have not been asked for.
     pub fn cancel_prefetch(&mut self, budget: BudgetId) {
         if self.memory.has_budget(budget) {
@@ -255,26 +273,26 @@ impl Node {
     /// if so, its bytes go into its [slots](Self::slots) before anything else is asked of the node.
     pub fn pushed(&mut self, upstream: UpstreamId, budget: BudgetId, block: BlockId, now: Instant) -> bool {
         let Some(slots) = self.pushable_slots(budget, &block) else {
-            self.stats.pushed_amiss += 1;
+            self.pushed_amiss += 1;
             return false;
         };
         if self.credits.of(upstream, budget) < slots && !self.mutations.has(Mutation::PushWithoutCredit) {
-            self.stats.pushed_amiss += 1;
+            self.pushed_amiss += 1;
             return false;
         }
         let covered = self.credits.end(upstream, budget, slots);
         self.changed();
         if self.in_transit(&block).is_some() {
             self.memory.end_credit(budget, covered);
-            self.stats.pushed += 1;
+            self.count(budget).pushed += 1;
             return self.arrived(block, now);
         }
         if self.memory.find(&block).is_some() || block.generation != self.datasets[&block.dataset].generation {
             self.memory.end_credit(budget, covered);
-            self.stats.pushed_twice += 1;
+            self.count(budget).pushed_twice += 1;
             return false;
         }
-        self.stats.pushed += 1;
+        self.count(budget).pushed += 1;
         if covered < slots {
             // Only the mutation gets here.
             if self.memory.free() < slots - covered {
@@ -341,8 +359,9 @@ impl Node {
     pub fn failed(&mut self, block: BlockId, fault: Fault) -> bool {
         let Some(entry) = self.in_transit(&block) else { return false };
         let waiters = self.requests.take_waiters(entry);
+        let budget = self.memory.entry(entry).budget;
         self.memory.give_up(entry);
-        self.stats.failed += 1;
+        self.count(budget).failed += 1;
         for request in waiters {
             self.requests.remove(request);
             self.actions.push_back(Action::Refuse { request, refusal: Refusal { block: Some(block), fault } });
@@ -398,9 +417,41 @@ impl Node {
         chain.into_iter().flat_map(|chain| self.memory.slots(chain))
     }
 
-    /// What the node has done so far.
-    pub fn stats(&self) -> NodeStats {
-        self.stats
+    /// The blocks that hold elements of a region of the budget's dataset.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::UnknownBudget`], or [`ReadError::BadRegion`] for a region that is none of the
+    /// dataset's.
+    pub fn blocks_of(&self, budget: BudgetId, region: &Region) -> Result<BlockRange, ReadError> {
+        if !self.memory.has_budget(budget) {
+            return Err(ReadError::UnknownBudget(budget.0));
+        }
+        let dataset = self.memory.budget(budget).dataset;
+        self.datasets[&dataset].blocks_of(region).map_err(|source| ReadError::BadRegion { dataset, source })
+    }
+
+    /// The bytes of a region's elements. None for a budget that is not the node's.
+    pub fn bytes_of(&self, budget: BudgetId, region: &Region) -> u64 {
+        let known = self.memory.has_budget(budget).then(|| self.memory.budget(budget).dataset);
+        known.map_or(0, |dataset| self.datasets[&dataset].bytes_of(region))
+    }
+
+    /// How full the memory of a budget is, or the whole memory, whichever is fuller.
+    pub fn level_of(&self, budget: BudgetId) -> MemoryLevel {
+        let known = self.memory.has_budget(budget).then(|| self.memory.budget(budget).level);
+        known.unwrap_or_default().max(self.memory.level())
+    }
+
+    /// What the node has done for a budget so far. Nothing for a budget that is not its.
+    pub fn stats(&self, budget: BudgetId) -> BudgetStats {
+        if self.memory.has_budget(budget) { self.memory.budget(budget).stats } else { BudgetStats::default() }
+    }
+
+    /// Pushed blocks that were dropped, because no credit covered them, or because they are none of
+    /// the budget's dataset: the upstream does not keep to the protocol.
+    pub fn pushed_amiss(&self) -> u64 {
+        self.pushed_amiss
     }
 
     /// The slots of the node, by their use.
@@ -445,14 +496,10 @@ impl Node {
         let mut reclaimed = 0;
         while reclaimed < PASS && self.collector.is_due() {
             if self.memory.reclaim_stale() {
-                self.stats.reclaimed += 1;
                 reclaimed += 1;
                 continue;
             }
             let Some(victim) = self.next_victim(now) else { break };
-            let entry = self.memory.entry(victim);
-            self.stats.unused += u64::from(entry.is_ahead && !entry.is_used);
-            self.stats.reclaimed += 1;
             self.memory.reclaim(victim);
             reclaimed += 1;
         }
@@ -518,7 +565,7 @@ impl Node {
             if !is_there {
                 let entry = self.memory.take(block, budget, slots);
                 self.memory.mark_ahead(entry);
-                self.stats.ahead_fetched += 1;
+                self.count(budget).ahead_fetched += 1;
                 self.actions.push_back(Action::Fetch { block, purpose: Purpose::Ahead });
                 self.collector.wake();
                 return true;
@@ -613,13 +660,15 @@ impl Node {
                 if is_first_use {
                     self.actions.push_back(Action::Raise { block });
                 }
-                *(if is_first_use { &mut self.stats.late_ahead } else { &mut self.stats.joined }) += 1;
+                let count = self.count(budget);
+                *(if is_first_use { &mut count.late_ahead } else { &mut count.joined }) += 1;
                 self.memory.mark_used(entry);
                 self.requests.wait(entry, id);
             } else if self.collector.withholds(&self.memory, entry, id) {
                 return Err(Shortage::Budget);
             } else {
-                *(if is_first_use { &mut self.stats.ahead_hits } else { &mut self.stats.hits }) += 1;
+                let count = self.count(budget);
+                *(if is_first_use { &mut count.ahead_hits } else { &mut count.hits }) += 1;
                 self.open(id, chain.count());
                 self.grant(entry, block, id);
             }
@@ -631,12 +680,16 @@ impl Node {
             return Err(Shortage::Node);
         }
         let entry = self.memory.take(block, budget, slots);
-        self.stats.misses += 1;
+        self.count(budget).misses += 1;
         self.open(id, slots);
         self.requests.wait(entry, id);
         self.actions.push_back(Action::Fetch { block, purpose: Purpose::Demand });
         self.collector.wake();
         Ok(())
+    }
+
+    fn count(&mut self, budget: BudgetId) -> &mut BudgetStats {
+        &mut self.memory.budget_mut(budget).stats
     }
 
     fn open(&mut self, id: RequestId, slots: u32) {

@@ -122,7 +122,7 @@ impl Strays {
         }
         let nest = Nest::pairs(extents, first.read.start.clone(), inner, outer);
         self.0.truncate(self.0.len() - 3);
-        Some(Formed { nest, is_certain: false })
+        Some(Formed { nest, is_certain: true })
     }
 
     /// Whether a stray before `middle` begins where a line to `read` does, on the first axis alone:

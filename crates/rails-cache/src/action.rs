@@ -1,7 +1,7 @@
 //! What a node asks its driver to do.
 
 use crate::{
-    block::{BlockId, BudgetId, RequestId, UpstreamId},
+    block::{BlockId, BudgetId, DownstreamId, RequestId, UpstreamId},
     error::Refusal,
 };
 
@@ -37,6 +37,16 @@ pub enum Action {
     Copy {
         /// The reader's request.
         request: RequestId,
+        /// The block.
+        block: BlockId,
+    },
+    /// Send a block to a node that has not asked for it, into its credit. The block's slots stay
+    /// until the driver says [`Node::presented`](crate::Node::presented).
+    Present {
+        /// The node.
+        downstream: DownstreamId,
+        /// The budget that its blocks count against here.
+        budget: BudgetId,
         /// The block.
         block: BlockId,
     },

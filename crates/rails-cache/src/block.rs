@@ -31,6 +31,10 @@ pub struct BudgetId(pub(crate) u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UpstreamId(pub u32);
 
+/// A node that asks this one for blocks, numbered by the node's owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DownstreamId(pub u32);
+
 /// A request, numbered by the node in the order of arrival: a smaller number is an older request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub(crate) u64);

@@ -13,7 +13,8 @@
 //!   used; [`budget`]: what counts against whom;
 //! - `memory`: all of these, so that every slot is free or held once;
 //! - `request`: who waits for which block; `collector`: which block is reclaimed, and when none;
-//!   `credit`: which slots were promised to upstreams; [`stats`]: what was done;
+//!   `credit`: which slots were promised to upstreams; `downstream`: which blocks are sent to nodes
+//!   before they ask; [`stats`]: what was done;
 //! - [`node`]: what happens, and what has to be done about it.
 //!
 //! Beside them, [`pattern`] knows none of these: it says which regions will be read next, and how
@@ -29,6 +30,7 @@ pub mod block;
 pub mod budget;
 mod collector;
 mod credit;
+mod downstream;
 pub mod error;
 mod future;
 #[cfg(feature = "internals")]
@@ -49,7 +51,7 @@ pub mod stats;
 mod table;
 
 pub use action::{Action, Purpose};
-pub use block::{BlockId, BudgetId, DatasetId, Generation, RequestId, UpstreamId};
+pub use block::{BlockId, BudgetId, DatasetId, DownstreamId, Generation, RequestId, UpstreamId};
 pub use budget::Limits;
 pub use error::{DeclareError, Fault, ReadError, Refusal};
 pub use level::MemoryLevel;

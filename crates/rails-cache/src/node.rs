@@ -2,10 +2,11 @@
 
 use crate::{
     action::{Action, Purpose},
-    block::{BlockId, BudgetId, Dataset, DatasetId, Generation, RequestId, UpstreamId},
+    block::{BlockId, BudgetId, Dataset, DatasetId, DownstreamId, Generation, RequestId, UpstreamId},
     budget::Limits,
     collector::{self, Collector, Demand},
     credit::Credits,
+    downstream::{Downstreams, Outlet},
     error::{DeclareError, Fault, ReadError, Refusal},
     level::MemoryLevel,
     memory::{Memory, Shortage},
@@ -61,6 +62,7 @@ pub struct Node {
     requests: Requests,
     collector: Collector,
     credits: Credits,
+    downstreams: Downstreams,
     /// Whether a hungry request may have become able to go on.
     may_feed: bool,
     /// Whether there may be a block to fetch ahead of time, and room for it.
@@ -92,6 +94,7 @@ impl Node {
             requests: Requests::new(seed),
             collector: Collector::new(mutations),
             credits: Credits::default(),
+            downstreams: Downstreams::new(seed),
             may_feed: false,
             may_speculate: false,
             pushed_amiss: 0,
@@ -158,6 +161,8 @@ impl Node {
         }
         declared.generation = generation;
         self.memory.retire(dataset);
+        let of_dataset = self.memory.budgets().filter(|(_, budget)| budget.dataset == dataset);
+        of_dataset.for_each(|(budget, _)| self.downstreams.forget_blocks(budget));
         for request in self.requests.of_dataset(dataset) {
             self.requests.remove(request);
             let refusal = Refusal { block: None, fault: Fault::Changed };
@@ -312,8 +317,9 @@ impl Node {
         self.credits.end_recall(upstream, budget);
         if ended > 0 {
             self.memory.end_credit(budget, ended);
-            self.changed();
         }
+        // Credit that reached the upstream after the recall is recalled anew.
+        self.changed();
     }
 
     /// An upstream is gone, and its credit with it. The driver reports each block that it was
@@ -322,6 +328,91 @@ impl Node {
         for budget in self.credits.budgets_of(upstream) {
             self.return_credit(upstream, budget, u32::MAX);
         }
+    }
+
+    /// A node downstream is expected to want these blocks soon: as far as its credit goes, they are
+    /// fetched like [prefetched](Self::prefetch) ones, and sent to it. Returns how many were noted:
+    /// 4,096 are kept.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::UnknownBudget`] or [`ReadError::NoSuchBlock`].
+    pub fn presend(
+        &mut self,
+        downstream: DownstreamId,
+        budget: BudgetId,
+        blocks: impl Into<Blocks>,
+    ) -> Result<usize, ReadError> {
+        let (_, blocks) = self.checked(budget, blocks.into())?;
+        self.may_speculate = true;
+        Ok(self.downstreams.outlet(downstream, budget).push_later(blocks))
+    }
+
+    /// Forgets the blocks that were to be [presented](Self::presend) to a node and were not yet.
+    pub fn cancel_presend(&mut self, downstream: DownstreamId, budget: BudgetId) {
+        if let Some(outlet) = self.downstreams.known(downstream, budget) {
+            outlet.clear();
+        }
+    }
+
+    /// A node downstream has promised slots for blocks that are sent before it asks.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::UnknownBudget`].
+    pub fn credited(&mut self, downstream: DownstreamId, budget: BudgetId, slots: u32) -> Result<(), ReadError> {
+        if !self.memory.has_budget(budget) {
+            return Err(ReadError::UnknownBudget(budget.0));
+        }
+        self.downstreams.outlet(downstream, budget).add_credit(slots);
+        self.may_speculate = true;
+        Ok(())
+    }
+
+    /// A node downstream wants the credit back that was not used. Returns it.
+    pub fn recalled(&mut self, downstream: DownstreamId, budget: BudgetId) -> u32 {
+        self.downstreams.known(downstream, budget).map_or(0, Outlet::take_credit)
+    }
+
+    /// A node downstream holds these blocks, or has given them up.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::UnknownBudget`] or [`ReadError::NoSuchBlock`].
+    pub fn downstream_holds(
+        &mut self,
+        downstream: DownstreamId,
+        budget: BudgetId,
+        blocks: impl Into<Blocks>,
+        holds: bool,
+    ) -> Result<(), ReadError> {
+        let (_, blocks) = self.checked(budget, blocks.into())?;
+        let outlet = self.downstreams.outlet(downstream, budget);
+        blocks.for_each(|index| outlet.note(index, holds));
+        Ok(())
+    }
+
+    /// A node downstream is gone. The driver cancels its requests.
+    pub fn lose_downstream(&mut self, downstream: DownstreamId) {
+        self.downstreams.remove(downstream);
+    }
+
+    /// The driver has sent a block that it was to [present](Action::Present), or has found the node
+    /// gone.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the driver was not asked to present the block.
+    pub fn presented(&mut self, downstream: DownstreamId, budget: BudgetId, block: BlockId, now: Instant) {
+        let entry = self.memory.find(&block).expect("a block that is presented is cached");
+        let slots = self.memory.entry(entry).chain.count();
+        if let Some(outlet) = self.downstreams.known(downstream, budget) {
+            outlet.sent(slots);
+        }
+        if self.memory.unpin(entry) {
+            self.settle(entry, now);
+        }
+        self.changed();
     }
 
     /// A reader gives up. Copies that have begun end with [`copied`](Self::copied) as ever.
@@ -546,9 +637,48 @@ impl Node {
             return false;
         }
         let mut budgets = (0..self.memory.budget_count()).map(BudgetId);
-        let found = !self.requests.has_hungry() && budgets.any(|budget| self.fetch_ahead(budget));
+        let found = !self.requests.has_hungry() && (self.present() || budgets.any(|budget| self.fetch_ahead(budget)));
         self.may_speculate = found;
         found
+    }
+
+    /// Presents one block to a node downstream, or fetches one to be presented. Returns whether
+    /// there was any, and room.
+    fn present(&mut self) -> bool {
+        let busy: Vec<_> = self.downstreams.busy().collect();
+        busy.into_iter().any(|(downstream, budget)| self.present_to(downstream, budget))
+    }
+
+    fn present_to(&mut self, downstream: DownstreamId, budget: BudgetId) -> bool {
+        let dataset = self.memory.budget(budget).dataset;
+        let generation = self.datasets[&dataset].generation;
+        let outlet = self.downstreams.outlet(downstream, budget);
+        // A node that takes nothing off the link makes this one keep a window, whatever its credit.
+        let mut credit = outlet.credit().min(self.config.window_slots.saturating_sub(outlet.presenting()));
+        let blocks = outlet.next_blocks();
+        for index in blocks {
+            let block = BlockId { dataset, generation, index };
+            let slots = self.slots_of(&block);
+            // Blocks that wait for their fetch have the credit before those behind them.
+            let Some(left) = credit.checked_sub(slots) else { return false };
+            credit = left;
+            match self.memory.find(&block) {
+                Some(entry) if self.memory.entry(entry).state == State::Cached => {
+                    self.memory.pin(entry);
+                    self.count(budget).presented += 1;
+                    self.downstreams.outlet(downstream, budget).push(index, slots);
+                    self.actions.push_back(Action::Present { downstream, budget, block });
+                    return true;
+                }
+                Some(_) => {}
+                None if self.memory.has_room_ahead(budget, slots, self.reserve()) => {
+                    self.take_ahead(budget, block, slots);
+                    return true;
+                }
+                None => return false,
+            }
+        }
+        false
     }
 
     fn fetch_ahead(&mut self, budget: BudgetId) -> bool {
@@ -563,15 +693,19 @@ impl Node {
             }
             self.memory.budget_mut(budget).ahead.pop_front();
             if !is_there {
-                let entry = self.memory.take(block, budget, slots);
-                self.memory.mark_ahead(entry);
-                self.count(budget).ahead_fetched += 1;
-                self.actions.push_back(Action::Fetch { block, purpose: Purpose::Ahead });
-                self.collector.wake();
+                self.take_ahead(budget, block, slots);
                 return true;
             }
         }
         false
+    }
+
+    fn take_ahead(&mut self, budget: BudgetId, block: BlockId, slots: u32) {
+        let entry = self.memory.take(block, budget, slots);
+        self.memory.mark_ahead(entry);
+        self.count(budget).ahead_fetched += 1;
+        self.actions.push_back(Action::Fetch { block, purpose: Purpose::Ahead });
+        self.collector.wake();
     }
 
     /// The slots that speculation leaves to readers: a twentieth of all, and while one reads a

@@ -36,6 +36,8 @@ pub struct BudgetStats {
     pub misses: u64,
     /// Blocks that were fetched ahead of time.
     pub ahead_fetched: u64,
+    /// Blocks that were sent to a downstream node before it asked.
+    pub presented: u64,
     /// Blocks that an upstream pushed into its credit.
     pub pushed: u64,
     /// Pushed blocks that were dropped: the node had them already, or their generation is past.

@@ -245,6 +245,7 @@ impl Run {
                     let slots = self.node.slots(&block).collect();
                     self.copying.push((request, block, slots));
                 }
+                Action::Present { .. } => unreachable!("nobody is downstream"),
                 Action::Done { request } => {
                     let left = self.open.remove(&request).expect("a request is done once");
                     assert_eq!(left, [], "a request is done with blocks left");

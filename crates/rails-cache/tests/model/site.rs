@@ -297,6 +297,7 @@ impl State {
             Action::Fetch { block, .. } => self.view.asked.push_back(block),
             Action::Raise { .. } => {}
             Action::Recall { .. } => self.view.is_recalled = true,
+            Action::Present { .. } => unreachable!("nobody is downstream"),
             Action::Copy { request, block } => {
                 self.is_progress |= self.watched == Some(request);
                 copies.push((request, block));

@@ -11,10 +11,12 @@
 //! - `slots`, `list`, `table`: the memory, and the blocks that hold it;
 //! - [`level`]: how full it is; `order`: which block goes first; `future`: which is expected to be
 //!   used; [`budget`]: what counts against whom;
-//! - `memory`: all of these, so that every slot is free or held once;
+//! - `memory`: all of these, so that every slot is free or held once; [`stats`]: what was done;
+//!   `store`: the datasets, and the memory that holds their blocks;
 //! - `request`: who waits for which block; `collector`: which block is reclaimed, and when none;
-//!   `credit`: which slots were promised to upstreams; `downstream`: which blocks are sent to nodes
-//!   before they ask; [`stats`]: what was done;
+//!   `access`: both of these, so that the oldest gets slots first;
+//! - `credit`: which slots were promised to upstreams; `downstream`: which blocks are sent to nodes
+//!   before they ask; `ahead`: both of these, and prefetching;
 //! - [`node`]: what happens, and what has to be done about it.
 //!
 //! Beside them, [`pattern`] knows none of these: it says which regions will be read next, and how
@@ -25,7 +27,9 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+mod access;
 pub mod action;
+mod ahead;
 pub mod block;
 pub mod budget;
 mod collector;
@@ -48,6 +52,7 @@ pub mod reader;
 mod request;
 mod slots;
 pub mod stats;
+mod store;
 mod table;
 
 pub use action::{Action, Purpose};

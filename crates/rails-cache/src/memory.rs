@@ -145,6 +145,10 @@ impl Memory {
         self.pool.free() - self.credited
     }
 
+    pub(crate) fn max_block_slots(&self) -> u32 {
+        self.max_block_slots
+    }
+
     pub(crate) fn level(&self) -> MemoryLevel {
         self.level
     }
@@ -255,10 +259,15 @@ impl Memory {
     }
 
     /// The dataset has a new generation: cached blocks of it that nobody pins are all to go.
-    pub(crate) fn retire(&mut self, dataset: DatasetId) {
+    /// Returns its budgets.
+    pub(crate) fn retire(&mut self, dataset: DatasetId) -> Vec<BudgetId> {
         let seed = self.seed;
-        let of_dataset = self.budgets.iter_mut().filter(|budget| budget.dataset == dataset);
-        of_dataset.for_each(|budget| budget.retire(seed));
+        let of_dataset = (0..).map(BudgetId).zip(&mut self.budgets).filter(|(_, budget)| budget.dataset == dataset);
+        let retired = of_dataset.map(|(id, budget)| {
+            budget.retire(seed);
+            id
+        });
+        retired.collect()
     }
 
     /// Reclaims a block of a past generation. Returns `false` if there is none.

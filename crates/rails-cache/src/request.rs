@@ -79,6 +79,27 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    pub(crate) fn new(budget: BudgetId, (dataset, generation): (DatasetId, Generation), rest: Blocks) -> Self {
+        Self { budget, dataset, generation, stalled: None, rest, open_blocks: 0, open_slots: 0, held: Vec::new() }
+    }
+
+    /// The request waits for a block of so many slots, or copies it.
+    pub(crate) fn open(&mut self, slots: u32) {
+        self.open_blocks += 1;
+        self.open_slots += slots;
+    }
+
+    /// The request does so no longer.
+    pub(crate) fn close(&mut self, slots: u32) {
+        self.open_blocks -= 1;
+        self.open_slots -= slots;
+    }
+
+    /// The block that a hungry request lacks the slots of.
+    pub(crate) fn lacking(&self) -> BlockId {
+        self.block(self.stalled.expect("a hungry request lacks a block"))
+    }
+
     pub(crate) fn next(&mut self) -> Option<BlockIndex> {
         self.stalled.take().or_else(|| self.rest.next())
     }

@@ -81,13 +81,14 @@ impl Access {
 
     /// Removes a request. Returns whether it was there.
     pub(crate) fn cancel(&mut self, request: RequestId) -> bool {
+        self.may_feed |= self.collector.forget(request);
         self.requests.remove(request).is_some()
     }
 
     /// Refuses every request for blocks of a dataset.
     pub(crate) fn refuse_all(&mut self, dataset: DatasetId, fault: Fault, actions: &mut VecDeque<Action>) {
         for request in self.requests.of_dataset(dataset) {
-            self.requests.remove(request);
+            self.cancel(request);
             actions.push_back(Action::Refuse { request, refusal: Refusal { block: None, fault } });
         }
     }
@@ -121,7 +122,7 @@ impl Access {
         store.count(budget).failed += 1;
         for request in waiters {
             // One that has asked for the block twice is refused once.
-            if self.requests.remove(request).is_some() {
+            if self.cancel(request) {
                 actions.push_back(Action::Refuse { request, refusal: Refusal { block: Some(block), fault } });
             }
         }
@@ -230,6 +231,7 @@ impl Access {
             match self.try_block(store, id, budget, block, is_behind, actions) {
                 Ok(()) => {
                     self.requests.feed(id, budget);
+                    self.collector.forget(id);
                     self.requests.get_mut(id).expect("it was there").stalled = None;
                     self.requests.make_ready(id);
                     self.collector.wake();

@@ -134,6 +134,7 @@ pub fn state(node: &Node) -> NodeState {
     let (memory, requests, collector) = (&store.memory, access.requests(), access.collector());
     let ids: Vec<RequestId> = requests.iter().map(|(id, _)| id).collect();
     let age = |id: &RequestId| ids.binary_search(id).expect("only requests that exist are in sets");
+    assert!(collector.starving().iter().all(|demand| age(&demand.request) < ids.len()));
     let table = memory.table();
     let mut blocks: Vec<HeldBlock> = table
         .iter()

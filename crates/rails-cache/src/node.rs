@@ -344,8 +344,10 @@ impl Node {
         self.memory.give_up(entry);
         self.stats.failed += 1;
         for request in waiters {
-            self.requests.remove(request);
-            self.actions.push_back(Action::Refuse { request, refusal: Refusal { block: Some(block), fault } });
+            // One that has asked for the block twice is refused once.
+            if self.requests.remove(request).is_some() {
+                self.actions.push_back(Action::Refuse { request, refusal: Refusal { block: Some(block), fault } });
+            }
         }
         self.changed();
         true

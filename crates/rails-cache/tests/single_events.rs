@@ -1,0 +1,47 @@
+//! Single events that a node has to take as its documentation says.
+#![allow(clippy::disallowed_methods)]
+
+use rails_array::{BlockGrid, BlockIndex, Grid, Region, Shape};
+use rails_cache::{Action, BlockId, BudgetId, DatasetId, Fault, Generation, Limits, Node, NodeConfig, Policy, Refusal};
+use std::{sync::Arc, time::Instant};
+
+/// A node with one dataset, all of whose blocks are of the same length, and one budget.
+struct Site {
+    node: Node,
+    budget: BudgetId,
+    now: Instant,
+}
+
+impl Site {
+    fn new(slots: u32, block_slots: u32) -> Self {
+        let now = Instant::now();
+        let config = NodeConfig { slots, slot_bytes: 1, max_block_slots: block_slots, window_slots: slots, seed: 1 };
+        let mut node = Node::new(config, now);
+        let shape = |extent| Shape::new([extent]).unwrap();
+        let whole = Region::whole(&shape(1000 * u64::from(block_slots)));
+        let grid = BlockGrid::new(whole, shape(u64::from(block_slots))).unwrap();
+        node.declare_dataset(DATASET, Arc::new(Grid::new(grid)), 1, Generation(0)).unwrap();
+        let budget = node.declare_budget(DATASET, Limits::default(), Policy::Lru).unwrap();
+        Self { node, budget, now }
+    }
+
+    fn poll_all(&mut self) -> Vec<Action> {
+        std::iter::from_fn(|| self.node.poll(self.now)).collect()
+    }
+}
+
+fn block(index: u64) -> BlockId {
+    BlockId { dataset: DATASET, generation: Generation(0), index: BlockIndex(index) }
+}
+
+#[test]
+fn request_that_wants_a_block_twice_is_refused_once() {
+    let mut site = Site::new(8, 1);
+    let request = site.node.read(site.budget, vec![BlockIndex(0), BlockIndex(0)]).unwrap();
+    assert_eq!(site.poll_all().len(), 1);
+    assert!(site.node.failed(block(0), Fault::Missing));
+    let refusal = Refusal { block: Some(block(0)), fault: Fault::Missing };
+    assert_eq!(site.poll_all(), [Action::Refuse { request, refusal }]);
+}
+
+const DATASET: DatasetId = DatasetId(0);

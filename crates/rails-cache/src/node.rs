@@ -264,14 +264,15 @@ impl Node {
         }
         let covered = self.credits.end(upstream, budget, slots);
         self.changed();
-        if self.in_transit(&block).is_some() {
+        let is_other = block.generation != self.datasets[&block.dataset].generation;
+        if !is_other && self.in_transit(&block).is_some() {
             self.memory.end_credit(budget, covered);
             self.stats.pushed += 1;
             return self.arrived(block, now);
         }
-        if self.memory.find(&block).is_some() || block.generation != self.datasets[&block.dataset].generation {
+        if is_other || self.memory.find(&block).is_some() {
             self.memory.end_credit(budget, covered);
-            self.stats.pushed_twice += 1;
+            *(if is_other { &mut self.stats.pushed_amiss } else { &mut self.stats.pushed_twice }) += 1;
             return false;
         }
         self.stats.pushed += 1;

@@ -39,7 +39,8 @@ pub struct NodeStats {
     pub pushed: u64,
     /// Pushed blocks that the node had already.
     pub pushed_twice: u64,
-    /// Pushed blocks that were dropped, because no credit covered them or their generation is past.
+    /// Pushed blocks that were dropped: no credit covered them, their generation is not the current
+    /// one, or they do not exist.
     pub pushed_amiss: u64,
     /// Blocks that came ahead of time, and were reclaimed before anyone used them.
     pub unused: u64,

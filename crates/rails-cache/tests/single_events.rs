@@ -2,7 +2,9 @@
 #![allow(clippy::disallowed_methods)]
 
 use rails_array::{BlockGrid, BlockIndex, Grid, Region, Shape};
-use rails_cache::{Action, BlockId, BudgetId, DatasetId, Fault, Generation, Limits, Node, NodeConfig, Policy, Refusal};
+use rails_cache::{
+    Action, BlockId, BudgetId, DatasetId, Fault, Generation, Limits, Node, NodeConfig, Policy, Refusal, UpstreamId,
+};
 use std::{sync::Arc, time::Instant};
 
 /// A node with one dataset, all of whose blocks are of the same length, and one budget.
@@ -44,4 +46,21 @@ fn request_that_wants_a_block_twice_is_refused_once() {
     assert_eq!(site.poll_all(), [Action::Refuse { request, refusal }]);
 }
 
+#[test]
+fn push_of_a_past_generation_is_not_taken() {
+    let mut site = Site::new(8, 1);
+    site.node.read(site.budget, vec![BlockIndex(0)]).unwrap();
+    assert_eq!(site.poll_all().len(), 1);
+    assert_eq!(site.node.grant_credit(UPSTREAM, site.budget, 2), 2);
+    site.node.replace(DATASET, Generation(1)).unwrap();
+    for in_transit_or_not in [0, 1] {
+        assert!(!site.node.pushed(UPSTREAM, site.budget, block(in_transit_or_not), site.now));
+    }
+    let (stats, usage) = (site.node.stats(), site.node.usage());
+    assert_eq!((stats.pushed, stats.pushed_twice, stats.pushed_amiss, usage.credited), (0, 0, 2, 0));
+    assert!(site.node.arrived(block(0), site.now));
+    assert_eq!(site.node.usage().free, 8);
+}
+
 const DATASET: DatasetId = DatasetId(0);
+const UPSTREAM: UpstreamId = UpstreamId(0);

@@ -122,8 +122,8 @@ pub struct NodeState {
     pub may_feed: bool,
     /// Whether there may be a block to fetch ahead of time.
     pub may_speculate: bool,
-    /// Credits: upstream, budget, slots, and whether they are recalled.
-    pub credits: Vec<(u32, u32, u32, bool)>,
+    /// Credits: upstream, budget, slots, and how far their recall is.
+    pub credits: Vec<(u32, u32, u32, u8)>,
 }
 
 /// The state of a node. Two nodes of equal states behave alike.

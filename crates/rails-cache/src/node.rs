@@ -49,7 +49,9 @@ pub struct NodeConfig {
 /// - Blocks in transit and blocks cached never hold more slots than the node has, nor more than
 ///   their budget's limit. Slots are taken before a block is asked for.
 /// - A request that is not cancelled is served or refused with a reason, as long as the driver
-///   answers every [`Action::Fetch`] and every [`Action::Copy`]. Older requests get slots first.
+///   answers every [`Action::Fetch`], [`Action::Copy`] and [`Action::Recall`], and upstreams push
+///   into the credit that they do not return, or are [lost](Self::lose_upstream). Of those that
+///   lack slots, older requests get them first.
 /// - A budget at its `min` loses no slot to another one.
 /// - The collector does nothing unless something has changed since its last pass.
 #[derive(Debug, Clone)]
@@ -289,7 +291,8 @@ impl Node {
     }
 
     /// An upstream has returned credit that it will not use, whether it was asked to or not, and
-    /// has answered the last recall. More than it has is not taken.
+    /// has answered the last recall. More than it has is not taken. It is not asked for the rest
+    /// until it gets more.
     pub fn return_credit(&mut self, upstream: UpstreamId, budget: BudgetId, slots: u32) {
         let ended = self.credits.end(upstream, budget, slots);
         self.credits.end_recall(upstream, budget);

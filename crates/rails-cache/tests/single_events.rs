@@ -3,7 +3,8 @@
 
 use rails_array::{BlockGrid, BlockIndex, Grid, Region, Shape};
 use rails_cache::{
-    Action, BlockId, BudgetId, DatasetId, Fault, Generation, Limits, Node, NodeConfig, Policy, Refusal, UpstreamId,
+    Action, BlockId, BudgetId, DatasetId, Fault, Generation, Limits, Node, NodeConfig, Policy, Purpose, Refusal,
+    UpstreamId,
 };
 use std::{sync::Arc, time::Instant};
 
@@ -60,6 +61,26 @@ fn push_of_a_past_generation_is_not_taken() {
     assert_eq!((stats.pushed, stats.pushed_twice, stats.pushed_amiss, usage.credited), (0, 0, 2, 0));
     assert!(site.node.arrived(block(0), site.now));
     assert_eq!(site.node.usage().free, 8);
+}
+
+#[test]
+fn credit_is_recalled_once_until_more_is_given() {
+    let mut site = Site::new(3, 2);
+    assert_eq!(site.node.grant_credit(UPSTREAM, site.budget, 2), 2);
+    let request = site.node.read(site.budget, vec![BlockIndex(0)]).unwrap();
+    let recall = Action::Recall { upstream: UPSTREAM, budget: site.budget };
+    assert_eq!(site.poll_all(), [recall]);
+    // All of it was used, and is on its way.
+    site.node.return_credit(UPSTREAM, site.budget, 0);
+    assert_eq!(site.poll_all(), []);
+    assert!(site.node.pushed(UPSTREAM, site.budget, block(1), site.now));
+    assert_eq!(site.poll_all(), [Action::Fetch { block: block(0), purpose: Purpose::Demand }]);
+    site.node.cancel(request);
+    assert!(site.node.failed(block(0), Fault::Missing));
+    assert_eq!(site.poll_all(), []);
+    assert_eq!(site.node.grant_credit(UPSTREAM, site.budget, 2), 2);
+    site.node.read(site.budget, vec![BlockIndex(0)]).unwrap();
+    assert_eq!(site.poll_all(), [recall]);
 }
 
 const DATASET: DatasetId = DatasetId(0);

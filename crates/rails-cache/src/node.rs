@@ -16,6 +16,7 @@ use crate::{
     table::{Entry, State},
 };
 use rails_array::Layout;
+use smallvec::SmallVec;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -184,6 +185,7 @@ impl Node {
             rest: blocks,
             open_blocks: 0,
             open_slots: 0,
+            awaited: SmallVec::new(),
             held: Vec::new(),
         }))
     }

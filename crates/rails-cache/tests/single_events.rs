@@ -83,5 +83,17 @@ fn credit_is_recalled_once_until_more_is_given() {
     assert_eq!(site.poll_all(), [recall]);
 }
 
+#[test]
+fn cancelled_request_waits_for_nothing() {
+    let mut site = Site::new(8, 1);
+    let twice = [0, 1, 0].map(BlockIndex).to_vec();
+    let [first, second] = [twice.clone(), twice].map(|blocks| site.node.read(site.budget, blocks).unwrap());
+    assert_eq!(site.poll_all().len(), 2);
+    site.node.cancel(first);
+    assert!([0, 1].into_iter().all(|index| site.node.arrived(block(index), site.now)));
+    let copy = |index| Action::Copy { request: second, block: block(index) };
+    assert_eq!(site.poll_all(), [copy(0), copy(0), copy(1)]);
+}
+
 const DATASET: DatasetId = DatasetId(0);
 const UPSTREAM: UpstreamId = UpstreamId(0);

@@ -83,8 +83,8 @@ impl Future {
     }
 }
 
-/// The uses that a budget keeps: 86 MB of them if each is of another block, and a list of 256 GiB in
-/// blocks of 256 KiB.
+/// The uses that a budget keeps: 86 MB of them if each is of another block, and a list of 256 GiB
+/// in blocks of 256 KiB.
 pub(crate) const MAX_EXPECTED: usize = 1 << 20;
 
 #[cfg(test)]

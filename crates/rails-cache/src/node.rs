@@ -243,9 +243,12 @@ impl Node {
         if !self.memory.has_budget(budget) || self.requests.has_hungry() || self.credits.is_recalled(upstream, budget) {
             return 0;
         }
-        let (mut granted, reserve) = (0, self.reserve());
-        while granted < slots && self.memory.has_room_ahead(budget, granted + 1, reserve) {
-            granted += 1;
+        // There is room for `granted`, and `excess` are too many, or more than are asked for.
+        let (mut granted, mut excess) = (0, slots.min(self.memory.free()) + 1);
+        while excess - granted > 1 {
+            let middle = granted.midpoint(excess);
+            let has_room = self.memory.has_room_ahead(budget, middle, self.reserve());
+            *(if has_room { &mut granted } else { &mut excess }) = middle;
         }
         if granted == 0 {
             return 0;

@@ -95,5 +95,12 @@ fn cancelled_request_waits_for_nothing() {
     assert_eq!(site.poll_all(), [copy(0), copy(0), copy(1)]);
 }
 
+#[test]
+fn credit_is_given_up_to_the_level_that_allows_it() {
+    let mut site = Site::new(100, 1);
+    assert_eq!([0, 79, u32::MAX, 1].map(|slots| site.node.grant_credit(UPSTREAM, site.budget, slots)), [0, 79, 1, 0]);
+    assert_eq!(site.node.usage().credited, 80);
+}
+
 const DATASET: DatasetId = DatasetId(0);
 const UPSTREAM: UpstreamId = UpstreamId(0);

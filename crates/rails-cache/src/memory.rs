@@ -257,19 +257,25 @@ impl Memory {
         of_dataset.for_each(|budget| budget.retire(seed));
     }
 
-    /// Reclaims a block of a past generation. Returns `false` if there is none.
-    pub(crate) fn reclaim_stale(&mut self) -> bool {
-        let Some(budget) = self.budgets.iter_mut().find(|budget| !budget.stale.is_empty()) else { return false };
-        while let Some(order) = budget.stale.last_mut() {
-            let Some(entry) = order.victim() else {
+    /// A block of a past generation that is to go. None if there is none.
+    pub(crate) fn stale_victim(&mut self) -> Option<u32> {
+        self.budgets.iter_mut().find_map(|budget| {
+            while let Some(order) = budget.stale.last() {
+                if let Some(victim) = order.victim() {
+                    return Some(victim);
+                }
                 budget.stale.pop();
-                continue;
-            };
-            order.remove(&mut self.table, entry);
-            self.remove(entry);
-            return true;
-        }
-        self.reclaim_stale()
+            }
+            None
+        })
+    }
+
+    /// Empties a block of a past generation that is to go.
+    pub(crate) fn reclaim_stale(&mut self, victim: u32) {
+        let budget = self.table.get(victim).budget;
+        let order = self.budgets[budget.0 as usize].stale.last_mut().expect("its order has a stale victim");
+        order.remove(&mut self.table, victim);
+        self.remove(victim);
     }
 
     /// A cached block of a past generation, which nobody pins and which has no place, is empty

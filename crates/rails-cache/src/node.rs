@@ -455,16 +455,13 @@ impl Node {
         }
         let mut reclaimed = 0;
         while reclaimed < PASS && self.collector.is_due() {
-            if self.memory.reclaim_stale() {
-                self.stats.reclaimed += 1;
-                reclaimed += 1;
-                continue;
+            let stale = self.memory.stale_victim();
+            let Some(victim) = stale.or_else(|| self.next_victim(now)) else { break };
+            self.count_reclaimed(victim);
+            match stale {
+                Some(_) => self.memory.reclaim_stale(victim),
+                None => self.memory.reclaim(victim),
             }
-            let Some(victim) = self.next_victim(now) else { break };
-            let entry = self.memory.entry(victim);
-            self.stats.unused += u64::from(entry.is_ahead && !entry.is_used);
-            self.stats.reclaimed += 1;
-            self.memory.reclaim(victim);
             reclaimed += 1;
         }
         let is_short = self.collector.is_starving() || self.memory.level() >= MemoryLevel::ANY_GOES;
@@ -679,6 +676,7 @@ impl Node {
         let (block, budget) = (found.block, found.budget);
         let dataset = &self.datasets[&block.dataset];
         if block.generation != dataset.generation {
+            self.count_reclaimed(entry);
             self.memory.discard(entry);
             return;
         }
@@ -686,6 +684,12 @@ impl Node {
         let next_use = self.memory.budget(budget).future.next_use(block.index);
         let now = u32::try_from(now).unwrap_or(u32::MAX);
         self.memory.settle(entry, Touch { partition: dataset.partition_of(block.index), now, next_use });
+    }
+
+    fn count_reclaimed(&mut self, entry: u32) {
+        let entry = self.memory.entry(entry);
+        self.stats.unused += u64::from(entry.is_ahead && !entry.is_used);
+        self.stats.reclaimed += 1;
     }
 
     fn in_transit(&self, block: &BlockId) -> Option<u32> {

@@ -44,7 +44,7 @@ pub struct NodeStats {
     pub pushed_amiss: u64,
     /// Blocks that came ahead of time, and were reclaimed before anyone used them.
     pub unused: u64,
-    /// Blocks that were reclaimed.
+    /// Blocks that were reclaimed, for room or because their generation is past.
     pub reclaimed: u64,
     /// Blocks that could not be had.
     pub failed: u64,

@@ -102,5 +102,21 @@ fn credit_is_given_up_to_the_level_that_allows_it() {
     assert_eq!(site.node.usage().credited, 80);
 }
 
+#[test]
+fn unused_blocks_of_a_past_generation_are_counted() {
+    let mut site = Site::new(100, 1);
+    site.node.prefetch(site.budget, [0, 1, 2].map(BlockIndex).to_vec()).unwrap();
+    assert_eq!(site.poll_all().len(), 3);
+    assert!([0, 1].into_iter().all(|index| site.node.arrived(block(index), site.now)));
+    site.node.read(site.budget, vec![BlockIndex(0)]).unwrap();
+    let [Action::Copy { request, .. }] = site.poll_all()[..] else { panic!("a cached block is copied") };
+    site.node.copied(request, block(0), site.now);
+    site.node.replace(DATASET, Generation(1)).unwrap();
+    site.poll_all();
+    assert!(site.node.arrived(block(2), site.now));
+    let stats = site.node.stats();
+    assert_eq!((stats.ahead_fetched, stats.ahead_hits, stats.unused, stats.reclaimed), (3, 1, 2, 3));
+}
+
 const DATASET: DatasetId = DatasetId(0);
 const UPSTREAM: UpstreamId = UpstreamId(0);

@@ -112,6 +112,9 @@ pub struct NodeState {
     pub requests: Vec<OpenRequest>,
     /// The budgets, in the order of their numbers.
     pub budgets: Vec<BudgetState>,
+    /// Demands that starved at the collector's last pass, whose requests are gone: how many open
+    /// requests are older, the budget, and whether it lacked slots of the node.
+    pub gone: Vec<(usize, u32, bool)>,
     /// Free slots.
     pub free: u32,
     /// The level of the memory.
@@ -173,7 +176,13 @@ pub fn state(node: &Node) -> NodeState {
             future: budget.future.ranked(),
         }
     });
+    let gone = parts.collector.starving().iter().filter(|demand| parts.requests.get(demand.request).is_none());
+    let gone = gone.map(|demand| {
+        let older = ids.partition_point(|id| *id < demand.request);
+        (older, demand.budget.0, demand.shortage == Shortage::Node)
+    });
     NodeState {
+        gone: gone.collect(),
         requests: parts.requests.iter().map(open).collect(),
         budgets: budgets.collect(),
         free: parts.memory.free(),

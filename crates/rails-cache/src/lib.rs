@@ -7,13 +7,13 @@
 //! # Map
 //! Each module depends only on those above it.
 //! - [`block`]: the names of blocks, budgets and requests; [`error`]: refusals; [`action`]: what a
-//!   driver has to do;
+//!   driver has to do; [`stats`]: what was done; `mutation`: faults for the models to find;
 //! - `slots`, `list`, `table`: the memory, and the blocks that hold it;
 //! - [`level`]: how full it is; `order`: which block goes first; `future`: which is expected to be
 //!   used; [`budget`]: what counts against whom;
 //! - `memory`: all of these, so that every slot is free or held once;
 //! - `request`: who waits for which block; `collector`: which block is reclaimed, and when none;
-//!   `credit`: which slots were promised to upstreams; [`stats`]: what was done;
+//!   `credit`: which slots were promised to upstreams;
 //! - [`node`]: what happens, and what has to be done about it.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

@@ -78,14 +78,15 @@ impl Node {
     ///
     /// # Panics
     ///
-    /// Panics if a number of the settings is zero, or if the largest block is larger than the
-    /// memory.
+    /// Panics if a number of the settings but the seed is zero, if the largest block is larger than
+    /// the memory, or if there are 2^32 - 1 slots.
     pub fn new(config: NodeConfig, now: Instant) -> Self {
         Self::with_mutations(config, now, Mutations::default())
     }
 
     pub(crate) fn with_mutations(config: NodeConfig, now: Instant, mutations: Mutations) -> Self {
         assert!(config.slot_bytes > 0 && config.max_block_slots > 0, "slots and blocks have a length");
+        assert!(config.window_slots > 0, "a window has slots");
         assert!(config.max_block_slots <= config.slots, "the largest block fits the memory");
         let seed = config.seed;
         Self {
@@ -170,7 +171,8 @@ impl Node {
         Ok(())
     }
 
-    /// A reader asks for blocks of the budget's dataset, to be copied in this order.
+    /// A reader asks for blocks of the budget's dataset. They are asked for in this order, and each
+    /// is copied as soon as it is there, as often as it is named.
     ///
     /// # Errors
     ///
@@ -562,7 +564,7 @@ impl Node {
         };
         let (block, budget, open_slots) = (request.block(index), request.budget, request.open_slots);
         // One block at a time passes any window.
-        if open_slots > 0 && open_slots + self.slots_of(&block) > self.config.window_slots {
+        if open_slots > 0 && self.slots_of(&block) > self.config.window_slots.saturating_sub(open_slots) {
             self.requests.get_mut(id).expect("it was there").stalled = Some(index);
             return;
         }

@@ -10,7 +10,7 @@ use rails_array::{BlockIndex, BlockRange};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Blocks that a reader asks for, in the order in which it copies them.
+/// Blocks that a reader asks for, in the order in which they are asked for.
 #[derive(Debug, Clone)]
 pub struct Blocks(Kind);
 
@@ -62,7 +62,7 @@ impl Iterator for Blocks {
     }
 }
 
-/// A reader's request: blocks, in the order in which it copies them.
+/// A reader's request.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) budget: BudgetId,

@@ -118,5 +118,23 @@ fn unused_blocks_of_a_past_generation_are_counted() {
     assert_eq!((stats.ahead_fetched, stats.ahead_hits, stats.unused, stats.reclaimed), (3, 1, 2, 3));
 }
 
+#[test]
+#[should_panic(expected = "a window has slots")]
+fn window_without_slots_is_refused() {
+    let config = NodeConfig { slots: 1, slot_bytes: 1, max_block_slots: 1, window_slots: 0, seed: 1 };
+    let _ = Node::new(config, Instant::now());
+}
+
+#[test]
+fn blocks_are_copied_as_soon_as_they_are_there() {
+    let mut site = Site::new(8, 1);
+    let request = site.node.read(site.budget, vec![BlockIndex(0), BlockIndex(1)]).unwrap();
+    assert_eq!(site.poll_all().len(), 2);
+    for index in [1, 0] {
+        assert!(site.node.arrived(block(index), site.now));
+        assert_eq!(site.poll_all(), [Action::Copy { request, block: block(index) }]);
+    }
+}
+
 const DATASET: DatasetId = DatasetId(0);
 const UPSTREAM: UpstreamId = UpstreamId(0);

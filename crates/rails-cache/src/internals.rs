@@ -205,6 +205,16 @@ pub fn budgets(node: &Node) -> Vec<crate::block::BudgetId> {
     node.parts().memory.budgets().map(|(id, _)| id).collect()
 }
 
+/// The slots that each budget uses.
+pub fn used(node: &Node) -> Vec<u32> {
+    node.parts().memory.budgets().map(|(_, budget)| budget.used.total()).collect()
+}
+
+/// How many blocks requests wait for, as often as they asked for each.
+pub fn awaited(node: &Node) -> usize {
+    node.parts().requests.iter().map(|(_, request)| request.awaited.len()).sum()
+}
+
 /// How many open requests are older than this one, if it is open.
 pub fn age(node: &Node, request: RequestId) -> Option<usize> {
     node.parts().requests.iter().position(|(id, _)| id == request)

@@ -199,7 +199,7 @@ impl Access {
         };
         let (block, budget, open_slots) = (request.block(index), request.budget, request.open_slots);
         // One block at a time passes any window.
-        if open_slots > 0 && open_slots + store.slots_of(&block) > self.window_slots {
+        if open_slots > 0 && store.slots_of(&block) > self.window_slots.saturating_sub(open_slots) {
             request.stalled = Some(index);
             return;
         }

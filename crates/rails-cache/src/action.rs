@@ -23,9 +23,11 @@ pub enum Action {
         /// The block.
         block: BlockId,
     },
-    /// Ask an upstream for the credit that it has not used. The driver answers with
-    /// [`Node::return_credit`](crate::Node::return_credit); blocks that the upstream has pushed
-    /// before may still come.
+    /// Ask an upstream for the credit that it has not used, all of it, behind the credit that it
+    /// was told of before. The driver answers with
+    /// [`Node::return_credit`](crate::Node::return_credit), or with
+    /// [`Node::lose_upstream`](crate::Node::lose_upstream) if the upstream does not; blocks that
+    /// the upstream has pushed before may still come. Readers may wait for these slots.
     Recall {
         /// The upstream.
         upstream: UpstreamId,

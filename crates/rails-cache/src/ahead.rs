@@ -40,7 +40,7 @@ pub(crate) enum Push {
     /// The block is cached now.
     New,
     /// The block is not taken; its credit is free again.
-    Known,
+    Useless,
     /// The block is not taken, and had no credit.
     Amiss,
 }
@@ -108,9 +108,12 @@ impl Ahead {
             return 0;
         }
         let reserve = self.reserve(store, readers);
-        let mut granted = 0;
-        while granted < slots && store.memory.has_room_ahead(budget, granted + 1, reserve) {
-            granted += 1;
+        // There is room for `granted`, and `excess` are too many, or more than are asked for.
+        let (mut granted, mut excess) = (0, slots.min(store.memory.free()) + 1);
+        while excess - granted > 1 {
+            let middle = granted.midpoint(excess);
+            let has_room = store.memory.has_room_ahead(budget, middle, reserve);
+            *(if has_room { &mut granted } else { &mut excess }) = middle;
         }
         if granted > 0 {
             store.memory.credit(budget, granted);
@@ -137,15 +140,19 @@ impl Ahead {
             return Push::Amiss;
         };
         let covered = self.credits.end(upstream, budget, slots);
-        let held = store.memory.find(&block);
-        if held.is_some() || !store.is_current(&block) {
+        if !store.is_current(&block) {
+            store.memory.end_credit(budget, covered);
+            self.pushed_amiss += 1;
+            return Push::Useless;
+        }
+        if store.memory.find(&block).is_some() {
             store.memory.end_credit(budget, covered);
             if let Some(entry) = store.in_transit(&block) {
                 store.count(budget).pushed += 1;
                 return Push::Awaited(entry);
             }
             store.count(budget).pushed_twice += 1;
-            return Push::Known;
+            return Push::Useless;
         }
         if covered < slots {
             // Only the mutation gets here.

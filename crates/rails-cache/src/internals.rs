@@ -124,8 +124,8 @@ pub struct NodeState {
     pub may_feed: bool,
     /// Whether there may be a block to fetch ahead of time.
     pub may_speculate: bool,
-    /// Credits: upstream, budget, slots, and whether they are recalled.
-    pub credits: Vec<(u32, u32, u32, bool)>,
+    /// Credits: upstream, budget, slots, and how far their recall is.
+    pub credits: Vec<(u32, u32, u32, u8)>,
 }
 
 /// The state of a node. Two nodes of equal states behave alike.
@@ -199,6 +199,16 @@ pub fn action(node: &mut Node) -> Option<crate::action::Action> {
 /// The budgets of a node.
 pub fn budgets(node: &Node) -> Vec<crate::block::BudgetId> {
     node.parts().0.memory.budgets().map(|(id, _)| id).collect()
+}
+
+/// The slots that each budget uses.
+pub fn used(node: &Node) -> Vec<u32> {
+    node.parts().0.memory.budgets().map(|(_, budget)| budget.used.total()).collect()
+}
+
+/// How many blocks requests wait for, as often as they asked for each.
+pub fn awaited(node: &Node) -> usize {
+    node.parts().1.requests().iter().map(|(_, request)| request.awaited.len()).sum()
 }
 
 /// How many open requests are older than this one, if it is open.

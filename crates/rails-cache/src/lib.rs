@@ -7,7 +7,7 @@
 //! # Map
 //! Each module depends only on those above it.
 //! - [`block`]: the names of blocks, budgets and requests; [`error`]: refusals; [`action`]: what a
-//!   driver has to do;
+//!   driver has to do; [`stats`]: what was done; `mutation`: faults for the models to find;
 //! - `slots`, `list`, `table`: the memory, and the blocks that hold it;
 //! - [`level`]: how full it is; `order`: which block goes first; `future`: which is expected to be
 //!   used; [`budget`]: what counts against whom;

@@ -270,19 +270,20 @@ impl Memory {
         retired.collect()
     }
 
-    /// Reclaims a block of a past generation. Returns `false` if there is none.
+    /// Empties a block of a past generation. Returns `false` if there is none that nobody pins.
     pub(crate) fn reclaim_stale(&mut self) -> bool {
-        let Some(budget) = self.budgets.iter_mut().find(|budget| !budget.stale.is_empty()) else { return false };
-        while let Some(order) = budget.stale.last_mut() {
-            let Some(entry) = order.victim() else {
+        let Self { budgets, table, .. } = self;
+        let victim = budgets.iter_mut().find_map(|budget| {
+            while let Some(order) = budget.stale.last_mut() {
+                if let Some(victim) = order.victim() {
+                    order.remove(table, victim);
+                    return Some(victim);
+                }
                 budget.stale.pop();
-                continue;
-            };
-            order.remove(&mut self.table, entry);
-            self.remove(entry);
-            return true;
-        }
-        self.reclaim_stale()
+            }
+            None
+        });
+        victim.map(|victim| self.remove(victim)).is_some()
     }
 
     /// A cached block of a past generation, which nobody pins and which has no place, is empty

@@ -45,7 +45,9 @@ pub struct NodeConfig {
 /// - Blocks in transit and blocks cached never hold more slots than the node has, nor more than
 ///   their budget's limit. Slots are taken before a block is asked for.
 /// - A request that is not cancelled is served or refused with a reason, as long as the driver
-///   answers every [`Action::Fetch`] and every [`Action::Copy`]. Older requests get slots first.
+///   answers every [`Action::Fetch`], [`Action::Copy`] and [`Action::Recall`], and upstreams push
+///   into the credit that they do not return, or are [lost](Self::lose_upstream). Of those that
+///   lack slots, older requests get them first.
 /// - A budget at its `min` loses no slot to another one.
 /// - The collector does nothing unless something has changed since its last pass.
 #[derive(Debug, Clone)]
@@ -62,8 +64,8 @@ impl Node {
     ///
     /// # Panics
     ///
-    /// Panics if a number of the settings is zero, or if the largest block is larger than the
-    /// memory.
+    /// Panics if a number of the settings but the seed is zero, if the largest block is larger than
+    /// the memory, or if there are 2^32 - 1 slots.
     pub fn new(config: NodeConfig, now: Instant) -> Self {
         Self::with_mutations(config, now, Mutations::default())
     }
@@ -71,6 +73,7 @@ impl Node {
     pub(crate) fn with_mutations(config: NodeConfig, now: Instant, mutations: Mutations) -> Self {
         let NodeConfig { slots, slot_bytes, max_block_slots, window_slots, seed } = config;
         assert!(slot_bytes > 0 && max_block_slots > 0, "slots and blocks have a length");
+        assert!(window_slots > 0, "a window has slots");
         assert!(max_block_slots <= slots, "the largest block fits the memory");
         Self {
             slot_bytes,
@@ -134,7 +137,8 @@ impl Node {
         Ok(())
     }
 
-    /// A reader asks for blocks of the budget's dataset, to be copied in this order.
+    /// A reader asks for blocks of the budget's dataset. They are asked for in this order, and each
+    /// is copied as soon as it is there, as often as it is named.
     ///
     /// # Errors
     ///
@@ -262,10 +266,10 @@ impl Node {
     }
 
     /// An upstream has returned credit that it will not use, whether it was asked to or not, and
-    /// has answered the last recall. More than it has is not taken.
+    /// has answered the last recall. More than it has is not taken. It is not asked for the rest
+    /// until it gets more.
     pub fn return_credit(&mut self, upstream: UpstreamId, budget: BudgetId, slots: u32) {
         self.ahead.return_credit(&mut self.store, upstream, budget, slots);
-        // Credit that reached the upstream after the recall is recalled anew.
         self.changed();
     }
 
@@ -416,8 +420,8 @@ impl Node {
         if memory.has_budget(budget) { memory.budget(budget).stats } else { BudgetStats::default() }
     }
 
-    /// Pushed blocks that were dropped, because no credit covered them, or because they are none of
-    /// the budget's dataset: the upstream does not keep to the protocol.
+    /// Pushed blocks that were dropped: no credit covered them, their generation is not the current
+    /// one, or the budget's dataset has no such block.
     pub fn pushed_amiss(&self) -> u64 {
         self.ahead.pushed_amiss()
     }

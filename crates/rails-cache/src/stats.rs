@@ -40,13 +40,13 @@ pub struct BudgetStats {
     pub presented: u64,
     /// Blocks that an upstream pushed into its credit.
     pub pushed: u64,
-    /// Pushed blocks that were dropped: the node had them already, or their generation is past.
+    /// Pushed blocks that were dropped, because the node had them already.
     pub pushed_twice: u64,
     /// Blocks of this budget that came ahead of time, and were then used by a reader of any budget.
     pub used: u64,
     /// Blocks of this budget that came ahead of time, and went before anyone used them.
     pub unused: u64,
-    /// Blocks of this budget that were reclaimed.
+    /// Blocks of this budget that were reclaimed, for room or because their generation is past.
     pub reclaimed: u64,
     /// Blocks of this budget that could not be had.
     pub failed: u64,

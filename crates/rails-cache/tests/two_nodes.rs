@@ -1,5 +1,5 @@
-//! A node that reads through another one, over a link that reorders, with blocks pushed into
-//! credit.
+//! A node that reads through another one, over a link on which blocks and control overtake each
+//! other, with blocks pushed into credit.
 //!
 //! `RAILS_SEEDS=FIRST..END` chooses the runs.
 #![allow(clippy::disallowed_methods)]
@@ -169,7 +169,7 @@ impl Site {
     }
 
     fn server_receives(&mut self) {
-        match Self::next(&mut self.to_server, &mut self.random, self.reorders) {
+        match self.to_server.pop_front() {
             None => {}
             Some(ToServer::Get(block)) => {
                 let request = self.server.read(self.server_budget, vec![block.index]).unwrap();

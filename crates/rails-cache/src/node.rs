@@ -383,14 +383,21 @@ impl Node {
         self.changed();
     }
 
-    /// The next thing to do, if there is any.
+    /// The next thing to do, if there is any. A collection that goes on beyond 256 blocks is left
+    /// to the next call, so that no pause grows with the cache.
     pub fn poll(&mut self, now: Instant) -> Option<Action> {
+        let mut has_more_to_collect = false;
         loop {
             if let Some(action) = self.actions.pop_front() {
                 return Some(action);
             }
+            let mut collect = |node: &mut Self| {
+                let has_helped = !has_more_to_collect && node.collect(now);
+                has_more_to_collect |= has_helped && node.collector.is_due();
+                has_helped
+            };
             let at_once = self.memory.level() >= MemoryLevel::AT_ONCE;
-            let progress = at_once && self.collect(now) || self.access() || self.collect(now) || self.speculate();
+            let progress = at_once && collect(self) || self.access() || collect(self) || self.speculate();
             // A collector that could not help may have recalled credit.
             if !progress && self.actions.is_empty() {
                 return None;
@@ -398,8 +405,12 @@ impl Node {
         }
     }
 
-    /// When to call [`poll`](Self::poll) again though nothing has happened.
+    /// When to call [`poll`](Self::poll) again though nothing has happened. The time is past if
+    /// more blocks are to be reclaimed than one call reclaims.
     pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.collector.is_due() {
+            return Some(self.start);
+        }
         let oldest = collector::oldest_access(&self.memory)?;
         Some(self.start + Duration::from_secs(u64::from(oldest) + 1) + IDLE)
     }
@@ -725,6 +736,5 @@ pub(crate) struct Parts<'a> {
 const IDLE: Duration = Duration::from_secs(60);
 /// The blocks that a budget keeps to be fetched ahead of time: 1 GiB of blocks of 256 KiB.
 const MAX_AHEAD: usize = 4096;
-/// The blocks that one part of a collector's pass reclaims at most, so that no pause grows with
-/// the cache.
+/// The blocks that one part of a collector's pass reclaims at most.
 const PASS: u32 = 256;

@@ -262,6 +262,9 @@ impl Node {
 
     /// An upstream has pushed a block of a budget's dataset. Returns whether the block is taken:
     /// if so, its bytes go into its [slots](Self::slots) before anything else is asked of the node.
+    ///
+    /// If the block had been asked for, the push is the answer, and the driver drops the one that
+    /// may still come: its bytes must not go into slots that may be another block's by then.
     pub fn pushed(&mut self, upstream: UpstreamId, budget: BudgetId, block: BlockId, now: Instant) -> bool {
         let Some(slots) = self.pushable_slots(budget, &block) else {
             self.stats.pushed_amiss += 1;

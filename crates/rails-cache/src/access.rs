@@ -151,7 +151,7 @@ impl Access {
 
     /// A part of a pass of the collector. Returns whether it has done anything for a request.
     pub(crate) fn collect(&mut self, store: &mut Store, now: Instant) -> bool {
-        if self.timeout(store).is_some_and(|timeout| timeout <= now) {
+        if !self.collector.is_due() && self.timeout(store).is_some_and(|timeout| timeout <= now) {
             self.collector.wake();
         }
         let mut reclaimed = 0;
@@ -170,8 +170,17 @@ impl Access {
         has_helped
     }
 
-    /// When a partition has been idle for so long that it goes.
+    /// Whether the collector has more to do.
+    pub(crate) fn is_collector_due(&self) -> bool {
+        self.collector.is_due()
+    }
+
+    /// When the collector has something to do: at once, or once a partition has been idle for so
+    /// long that it goes.
     pub(crate) fn timeout(&self, store: &Store) -> Option<Instant> {
+        if self.collector.is_due() {
+            return Some(store.start());
+        }
         let oldest = collector::oldest_access(&store.memory)?;
         Some(store.after(oldest) + IDLE)
     }
@@ -328,6 +337,5 @@ impl Access {
 
 /// A partition that was not accessed for this long is idle.
 const IDLE: Duration = Duration::from_secs(60);
-/// The blocks that one part of a collector's pass reclaims at most, so that no pause grows with
-/// the cache.
+/// The blocks that one part of a collector's pass reclaims at most.
 const PASS: u32 = 256;

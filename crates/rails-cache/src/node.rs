@@ -254,6 +254,9 @@ impl Node {
 
     /// An upstream has pushed a block of a budget's dataset. Returns whether the block is taken:
     /// if so, its bytes go into its [slots](Self::slots) before anything else is asked of the node.
+    ///
+    /// If the block had been asked for, the push is the answer, and the driver drops the one that
+    /// may still come: its bytes must not go into slots that may be another block's by then.
     pub fn pushed(&mut self, upstream: UpstreamId, budget: BudgetId, block: BlockId, now: Instant) -> bool {
         let push = self.ahead.push(&mut self.store, upstream, budget, block, now);
         if let Push::Awaited(entry) = push {
@@ -359,14 +362,21 @@ impl Node {
         self.changed();
     }
 
-    /// The next thing to do, if there is any.
+    /// The next thing to do, if there is any. A collection that goes on beyond 256 blocks is left
+    /// to the next call, so that no pause grows with the cache.
     pub fn poll(&mut self, now: Instant) -> Option<Action> {
+        let mut has_more_to_collect = false;
         loop {
             if let Some(action) = self.actions.pop_front() {
                 return Some(action);
             }
+            let mut collect = |node: &mut Self| {
+                let has_helped = !has_more_to_collect && node.collect(now);
+                has_more_to_collect |= has_helped && node.access.is_collector_due();
+                has_helped
+            };
             let at_once = self.store.memory.level() >= MemoryLevel::AT_ONCE;
-            let progress = at_once && self.collect(now) || self.step_access() || self.collect(now) || self.step_ahead();
+            let progress = at_once && collect(self) || self.step_access() || collect(self) || self.step_ahead();
             // A collector that could not help may have recalled credit.
             if !progress && self.actions.is_empty() {
                 return None;
@@ -374,7 +384,8 @@ impl Node {
         }
     }
 
-    /// When to call [`poll`](Self::poll) again though nothing has happened.
+    /// When to call [`poll`](Self::poll) again though nothing has happened. The time is past if
+    /// more blocks are to be reclaimed than one call reclaims.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.access.timeout(&self.store)
     }

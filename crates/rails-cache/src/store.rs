@@ -155,6 +155,11 @@ impl Store {
         u32::try_from(now.saturating_duration_since(self.start).as_secs()).unwrap_or(u32::MAX)
     }
 
+    /// A time that is past.
+    pub(crate) fn start(&self) -> Instant {
+        self.start
+    }
+
     /// When the clock has passed these seconds.
     pub(crate) fn after(&self, seconds: u32) -> Instant {
         self.start + Duration::from_secs(u64::from(seconds) + 1)

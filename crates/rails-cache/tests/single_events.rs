@@ -136,5 +136,23 @@ fn blocks_are_copied_as_soon_as_they_are_there() {
     }
 }
 
+#[test]
+fn one_call_reclaims_no_more_than_a_pass() {
+    let mut site = Site::new(1000, 1);
+    site.node.prefetch(site.budget, (0..600).map(BlockIndex).collect::<Vec<_>>()).unwrap();
+    assert_eq!(site.poll_all().len(), 600);
+    assert!((0..600).all(|index| site.node.arrived(block(index), site.now)));
+    assert_eq!(site.poll_all(), []);
+    site.node.replace(DATASET, Generation(1)).unwrap();
+    for (reclaimed, is_due) in [(256, true), (512, true), (600, false), (600, false)] {
+        assert_eq!(site.node.poll(site.now), None);
+        let timeout = site.node.poll_timeout();
+        assert_eq!(
+            (site.node.stats(site.budget).reclaimed, timeout.is_some_and(|at| at <= site.now)),
+            (reclaimed, is_due)
+        );
+    }
+}
+
 const DATASET: DatasetId = DatasetId(0);
 const UPSTREAM: UpstreamId = UpstreamId(0);

@@ -68,7 +68,7 @@ impl Source {
 
     /// The generation of the file at its opening; all bytes that are read are of this one.
     ///
-    /// Another file that takes over the path is another generation, which the next opening finds.
+    /// A file that loses its name to another one is of another generation, and so is the other one.
     pub fn generation(&self) -> Generation {
         self.generation
     }

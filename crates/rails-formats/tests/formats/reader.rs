@@ -13,7 +13,11 @@ use rails_formats::{
     plan::{MergeLimits, plan_region},
     reader::{OpenError, OpenLimits, OpenedDataset, ReadError, Root, open_dataset, read_header, read_plan},
 };
-use std::{fs, path::Path};
+use std::{
+    fs,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::Path,
+};
 use tempfile::TempDir;
 
 fn path(path: &str) -> ObjectPath {
@@ -115,13 +119,33 @@ fn a_file_that_changes_is_an_error() {
     file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
     assert!(matches!(cut.read_at(0, &mut bytes), Err(ReadError::Changed { .. })));
 
-    // Another file takes over the name: the open one is still read, and the next opening differs.
+    // Another file takes over the name: the open one has lost it, and the next opening differs.
     let old = root.source(&path("data/b.nc")).unwrap();
     fs::copy(folder.path().join("data/b.nc"), folder.path().join("new")).unwrap();
     fs::rename(folder.path().join("new"), folder.path().join("data/b.nc")).unwrap();
-    old.read_at(0, &mut bytes).unwrap();
+    assert!(matches!(old.read_at(0, &mut bytes), Err(ReadError::Changed { .. })));
     let new = root.source(&path("data/b.nc")).unwrap();
     assert!(matches!(new.of_generation(old.generation()), Err(ReadError::Changed { .. })));
+}
+
+#[test]
+fn a_time_that_is_set_back_is_noticed() {
+    let (folder, _) = folder();
+    let name = folder.path().join("data/a.nc");
+    let source = Root::open(folder.path()).unwrap().source(&path("data/a.nc")).unwrap();
+    let before = fs::metadata(&name).unwrap();
+    // The clock of the file system has a resolution, and the file was just written.
+    loop {
+        let file = fs::File::options().write(true).open(&name).unwrap();
+        file.write_all_at(b"other", before.len() - 5).unwrap();
+        file.set_modified(before.modified().unwrap()).unwrap();
+        let now = fs::metadata(&name).unwrap();
+        assert_eq!((now.len(), now.modified().unwrap()), (before.len(), before.modified().unwrap()));
+        if now.ctime_nsec() != before.ctime_nsec() {
+            break;
+        }
+    }
+    assert!(matches!(source.read_at(0, &mut [0; 4]), Err(ReadError::Changed { .. })));
 }
 
 #[test]

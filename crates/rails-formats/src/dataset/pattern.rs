@@ -8,8 +8,22 @@ use std::fmt;
 /// A pattern of the names of files below a root, as a shell has it.
 ///
 /// `*` and `?` stay within one folder, `**` is any number of folders, and `[a-c]` is one character.
+/// A match takes time for each part of the name and of the pattern, whatever they are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FilePattern(Pattern);
+pub struct FilePattern {
+    text: String,
+    parts: Vec<Part>,
+}
+
+/// A part of a pattern, between slashes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Part {
+    /// `**`.
+    AnyFolders,
+    /// The pattern of one name. The library compares a whole path in time that grows by powers with
+    /// the number of stars, if there are slashes behind them.
+    Name(Pattern),
+}
 
 impl FilePattern {
     /// Reads a pattern. It leads nowhere but down, as an [`ObjectPath`] does.
@@ -19,22 +33,72 @@ impl FilePattern {
     pub fn new(text: &str) -> Result<Self, DatasetFileProblem> {
         let wrong = |reason| DatasetFileProblem::Pattern { pattern: text.into(), reason };
         ObjectPath::new(text).map_err(|error| wrong(error.to_string()))?;
-        Ok(Self(Pattern::new(text).map_err(|error| wrong(error.msg.into()))?))
+        let part = |part| match part {
+            "**" => Ok(Part::AnyFolders),
+            name => Pattern::new(name).map(Part::Name).map_err(|error| wrong(error.msg.into())),
+        };
+        let mut parts = text.split('/').map(part).collect::<Result<Vec<_>, _>>()?;
+        if parts.last() == Some(&Part::AnyFolders) {
+            parts.push(Part::Name(Pattern::new("*").expect("a star is a pattern")));
+        }
+        Ok(Self { text: text.into(), parts })
     }
 
     /// Whether a file of that name is meant.
     pub fn matches(&self, file: &ObjectPath) -> bool {
-        self.0.matches_with(file.as_str(), MATCHING)
+        let names: Vec<&str> = file.as_str().split('/').collect();
+        let (mut part, mut name) = (0, 0);
+        // The part behind the last `**` so far, and the name that it is compared with. If a later part
+        // does not match, only this `**` needs to take one folder more: the ones before it match.
+        let mut behind = None;
+        while let Some(next) = names.get(name) {
+            match self.parts.get(part) {
+                Some(Part::AnyFolders) => {
+                    part += 1;
+                    behind = Some((part, name));
+                }
+                Some(one) if one.matches(next) => (part, name) = (part + 1, name + 1),
+                _ => {
+                    let Some((part_behind, folder)) = behind else { return false };
+                    (part, name) = (part_behind, folder + 1);
+                    behind = Some((part, name));
+                }
+            }
+        }
+        part == self.parts.len()
+    }
+
+    /// Whether files below a folder may be meant, which has this path below the root.
+    pub(crate) fn leads_into(&self, folder: &str) -> bool {
+        // The last part is that of a file.
+        let mut folders = self.parts[..self.parts.len() - 1].iter();
+        for name in folder.split('/') {
+            match folders.next() {
+                Some(Part::AnyFolders) => return true,
+                Some(part) if part.matches(name) => {}
+                _ => return false,
+            }
+        }
+        true
     }
 
     /// The pattern as it was written.
     pub fn as_str(&self) -> &str {
-        self.0.as_str()
+        &self.text
     }
 
     /// Whether several names may match.
     pub fn is_several(&self) -> bool {
         self.as_str().contains(['*', '?', '['])
+    }
+}
+
+impl Part {
+    fn matches(&self, name: &str) -> bool {
+        match self {
+            Self::AnyFolders => true,
+            Self::Name(pattern) => pattern.matches_with(name, MATCHING),
+        }
     }
 }
 
@@ -46,3 +110,65 @@ impl fmt::Display for FilePattern {
 
 const MATCHING: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::{collection::vec, prelude::*, sample::select};
+
+    fn pattern(text: &str) -> FilePattern {
+        FilePattern::new(text).unwrap()
+    }
+
+    fn matches(text: &str, name: &str) -> bool {
+        pattern(text).matches(&ObjectPath::new(name).unwrap())
+    }
+
+    #[test]
+    fn stars_take_folders() {
+        for name in ["b", "a/b", "a/a/b"] {
+            assert!(matches("**/b", name), "{name}");
+        }
+        assert!(matches("a/**", "a/b") && matches("a/**", "a/b/c") && matches("**", "a"));
+        assert!(!matches("a/**", "a") && !matches("a/**", "b/a") && !matches("**/b", "b/a"));
+        assert!(matches("**/a/*/**/c", "x/a/a/y/z/c") && !matches("**/a/*/**/c", "x/a/c"));
+    }
+
+    #[test]
+    fn slashes_are_outside_of_brackets() {
+        assert!(FilePattern::new("a[b/c]d").is_err());
+    }
+
+    #[test]
+    fn many_stars_take_little_time() {
+        let stars = "*a".repeat(100);
+        assert!(!matches(&format!("{stars}b/x"), &format!("{}/y", "a".repeat(250))));
+        assert!(!matches(&format!("{}b", "**/a/*/".repeat(100)), &format!("{}y", "a/".repeat(1000))));
+    }
+
+    #[test]
+    fn patterns_lead_into_folders() {
+        let lead = |text: &str, folder: &str| pattern(text).leads_into(folder);
+        assert!(lead("a/*/c", "a") && lead("a/*/c", "a/b") && !lead("a/*/c", "a/b/c") && !lead("a/*/c", "b"));
+        assert!(lead("a/**", "a") && lead("a/**", "a/b/c") && lead("**", "a/b") && !lead("a/**", "b"));
+        assert!(!lead("*.nc", "a.nc"));
+    }
+
+    proptest! {
+        #[test]
+        fn matches_are_those_of_the_library(
+            parts in vec(select(vec!["**", "*", "a", "b", "a*", "?", "[ab]"]), 1..5),
+            names in vec(select(vec!["a", "b", "ab", "c"]), 1..6),
+        ) {
+            let (text, name) = (parts.join("/"), names.join("/"));
+            let expected = Pattern::new(&text).unwrap().matches_with(&name, MATCHING);
+            // The library's last `**` takes no folder as well.
+            let is_folder = parts.last() == Some(&"**");
+            prop_assert!(matches(&text, &name) == expected || is_folder, "{} {}", text, name);
+            if matches(&text, &name) {
+                let folders = (1..names.len()).map(|count| names[..count].join("/"));
+                prop_assert!(folders.into_iter().all(|folder| pattern(&text).leads_into(&folder)));
+            }
+        }
+    }
+}

@@ -236,6 +236,18 @@ fn errors_of_opening_name_the_file() {
 }
 
 #[test]
+fn other_folders_are_not_looked_at() {
+    let (folder, _) = folder();
+    for name in ["other", "data/deeper"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+        (0..10).for_each(|file| fs::write(folder.path().join(format!("{name}/{file}.nc")), "").unwrap());
+    }
+    let root = Root::open(folder.path()).unwrap();
+    let opened = open_dataset(&root, &path("merra.toml"), &OpenLimits::default().max_entries(7)).unwrap();
+    assert_eq!(opened.generations.len(), 3);
+}
+
+#[test]
 fn the_search_for_files_is_limited() {
     let (folder, _) = folder();
     let root = Root::open(folder.path()).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::{
     arrays::{self, Element, expected},
-    netcdf3_writer::{self, Variable},
+    netcdf3_writer::{self, Attribute, Variable},
 };
 use ndarray::{ArrayD, Axis, Slice};
 use rails_array::{Region, Shape};
@@ -26,11 +26,16 @@ fn path(path: &str) -> ObjectPath {
 
 /// A NetCDF-3 file of some time steps of `T`, with their times.
 fn file(values: ArrayD<Element>, first: u64) -> Vec<u8> {
+    file_since(values, first, vec![])
+}
+
+/// The same file, with attributes of the times.
+fn file_since(values: ArrayD<Element>, first: u64, attributes: Vec<Attribute>) -> Vec<u8> {
     let times = (0..values.shape()[0] as u64).map(|step| ((first + step) as f64).to_bits().to_le_bytes()).collect();
     let time = Variable {
         name: "time".into(),
         dimensions: vec![0],
-        attributes: vec![],
+        attributes,
         dtype: DataType::Float64,
         values: ArrayD::from_shape_vec(vec![values.shape()[0]], times).unwrap(),
     };
@@ -233,6 +238,29 @@ fn errors_of_opening_name_the_file() {
     assert!(error.to_string().starts_with("merra.toml:1: dataset: missing field `name`"), "{error}");
     write("merra.toml", &vec![b'#'; (1 << 20) + 1]);
     assert!(open(folder.path()).unwrap_err().to_string().contains("at most 1048576"));
+}
+
+#[test]
+fn units_of_coordinates_are_compared() {
+    let (folder, array) = folder();
+    let day = |day: u8| {
+        let values = format!("hours since 1979-01-0{day}").into_bytes();
+        vec![Attribute { name: "units".into(), dtype: DataType::Char, values }]
+    };
+    let part = |steps: std::ops::Range<usize>| array.slice_axis(Axis(0), Slice::from(steps)).to_owned();
+    let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
+    write("data/a.nc", &file_since(part(0..2), 0, day(1)));
+    write("data/b.nc", &file_since(part(2..5), 24, day(1)));
+    write("data/c.nc", &file_since(part(5..6), 30, day(2)));
+    let error = open(folder.path()).unwrap_err();
+    let cause = std::error::Error::source(&error).map(ToString::to_string);
+    let text = "the variable `time` differs in the file `data/c.nc` from that in `data/a.nc`: its attribute `units` is \
+                Some(Text(\"hours since 1979-01-02\")) and not Some(Text(\"hours since 1979-01-01\"))";
+    assert_eq!(cause.as_deref(), Some(text));
+    write("data/c.nc", &file_since(part(5..6), 30, vec![]));
+    assert!(open(folder.path()).is_err());
+    write("data/c.nc", &file_since(part(5..6), 30, day(1)));
+    assert!(open(folder.path()).is_ok());
 }
 
 #[test]

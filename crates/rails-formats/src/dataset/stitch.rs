@@ -109,6 +109,10 @@ impl ArraySource {
                 patterns: self.files.iter().map(FilePattern::to_string).collect(),
             });
         }
+        let is_alone = |pattern: &&FilePattern| !files.iter().any(|file| pattern.matches(&file.file));
+        if let Some(pattern) = self.files.iter().find(is_alone) {
+            return Err(StitchError::NoFiles { array, patterns: vec![pattern.to_string()] });
+        }
         files.sort_by(|one, other| one.file.cmp(&other.file));
         if let Some(pair) = files.windows(2).find(|pair| pair[0].file == pair[1].file) {
             return Err(StitchError::DuplicateFile { array, file: pair[0].file.clone() });

@@ -34,7 +34,7 @@ impl Root {
     /// [`ReadError::Open`].
     pub fn open(folder: &Path) -> Result<Self, ReadError> {
         let dir = Dir::open_ambient_dir(folder, ambient_authority());
-        Ok(Self { dir: dir.map_err(|error| ReadError::Open { path: String::new(), error })? })
+        Ok(Self { dir: dir.map_err(|error| ReadError::Open { path: folder.display().to_string(), error })? })
     }
 
     /// Opens a file for reading. A link may lead to another place below the root.

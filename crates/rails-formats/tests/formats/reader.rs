@@ -17,6 +17,7 @@ use std::{
     fs,
     os::unix::fs::{FileExt, MetadataExt},
     path::Path,
+    process::Command,
 };
 use tempfile::TempDir;
 
@@ -264,6 +265,31 @@ fn units_of_coordinates_are_compared() {
 }
 
 #[test]
+fn a_short_file_names_file_and_variable() {
+    let (folder, array) = folder();
+    let bytes = file(array.slice_axis(Axis(0), Slice::from(5..6)).to_owned(), 6);
+    fs::write(folder.path().join("data/c.nc"), &bytes[..bytes.len() - 1]).unwrap();
+    let error = open(folder.path()).unwrap_err();
+    assert_eq!(error.to_string(), "`data/c.nc` does not fit its header");
+    let cause = std::error::Error::source(&error).map(ToString::to_string);
+    let (end, short) = (bytes.len(), bytes.len() - 1);
+    assert_eq!(cause, Some(format!("the variable `T` ends at byte {end}, and the file has {short} bytes")));
+}
+
+#[test]
+fn a_pipe_is_refused_at_once() {
+    let (folder, _) = folder();
+    let made = Command::new("mkfifo").arg(folder.path().join("data/pipe")).status().unwrap();
+    assert!(made.success());
+    let root = Root::open(folder.path()).unwrap();
+    assert!(matches!(root.source(&path("data/pipe")), Err(ReadError::NotAFile { .. })));
+    // One that a link leads to has a name as a file has it.
+    std::os::unix::fs::symlink("pipe", folder.path().join("data/d.nc")).unwrap();
+    let error = open(folder.path()).unwrap_err();
+    assert_eq!(error.to_string(), "`data/d.nc` is no regular file");
+}
+
+#[test]
 fn other_folders_are_not_looked_at() {
     let (folder, _) = folder();
     for name in ["other", "data/deeper"] {
@@ -273,6 +299,12 @@ fn other_folders_are_not_looked_at() {
     let root = Root::open(folder.path()).unwrap();
     let opened = open_dataset(&root, &path("merra.toml"), &OpenLimits::default().max_entries(7)).unwrap();
     assert_eq!(opened.generations.len(), 3);
+}
+
+#[test]
+fn the_error_of_a_root_names_it() {
+    let error = Root::open(Path::new("/no/such/folder")).unwrap_err();
+    assert_eq!(error.to_string(), "cannot open `/no/such/folder`");
 }
 
 #[test]

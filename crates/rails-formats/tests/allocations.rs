@@ -47,6 +47,21 @@ fn memory_is_in_proportion_to_the_header() {
 }
 
 #[test]
+fn short_attributes_are_in_proportion_too() {
+    // No dimensions; as many attributes as 4 bytes can name, each without values.
+    let mut bytes = vec![b'C', b'D', b'F', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12];
+    bytes.extend(30_000_u32.to_be_bytes());
+    for number in 0..30_000_u32 {
+        bytes.extend(4_u32.to_be_bytes());
+        bytes.extend(format!("{number:04x}").as_bytes());
+        bytes.extend([2_u32, 0].map(u32::to_be_bytes).concat());
+    }
+    bytes.extend([0; 8]);
+    let used = measure(|| assert!(netcdf3::Header::parse(&bytes, bytes.len() as u64).is_ok()));
+    assert!(used.bytes_max < 12 * bytes.len() as u64, "{} bytes of {}", used.bytes_max, bytes.len());
+}
+
+#[test]
 fn a_manifest_reserves_no_stated_length() {
     // A list of objects of a stated length without any.
     let mut bytes = vec![0xff; 10];

@@ -11,8 +11,9 @@ use crate::{
 use rails_array::MAX_RANK;
 use std::collections::HashSet;
 
-/// The longest header that is read, in bytes. A header in memory takes at most a few times as much.
-pub const MAX_HEADER_BYTES: u64 = 64 << 20;
+/// The longest header that is read, in bytes. While it is parsed, a header takes up to twelve times
+/// as much memory, which many short attributes do.
+pub const MAX_HEADER_BYTES: u64 = 16 << 20;
 
 /// The header of a NetCDF-3 file.
 #[derive(Debug, Clone, PartialEq)]

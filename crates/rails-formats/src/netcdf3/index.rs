@@ -57,6 +57,11 @@ impl Header {
     /// The number of records of a header that leaves it open is that of the records whose elements
     /// are all in the file.
     ///
+    /// A file that is shorter than its header says is refused, though the reference library reads
+    /// zeros in place of the bytes that are not there (libnetcdf 4.10.1, tried with cut files of
+    /// all three variants): a copy that broke off shall not become data. The library's own files
+    /// have all of their elements; only the padding behind the last one may be absent.
+    ///
     /// # Errors
     /// [`IndexError`], if a variable does not lie between the header and the end of the file.
     pub fn index(&self, object: ObjectPath, file_bytes: u64) -> Result<Manifest, IndexError> {

@@ -2,8 +2,10 @@
 
 use allocation_counter::measure;
 use rails_formats::{
+    data_type::DataType,
     dataset::DatasetFile,
-    manifest::{ChunkSource, Manifest, ManifestError},
+    header::{MAX_AXIS_NAMES_BYTES, Step},
+    manifest::{ChunkSource, Manifest, ManifestError, ObjectPath},
     map_binary, netcdf3,
 };
 
@@ -59,6 +61,46 @@ fn short_attributes_are_in_proportion_too() {
     bytes.extend([0; 8]);
     let used = measure(|| assert!(netcdf3::Header::parse(&bytes, bytes.len() as u64).is_ok()));
     assert!(used.bytes_max < 12 * bytes.len() as u64, "{} bytes of {}", used.bytes_max, bytes.len());
+}
+
+/// A NetCDF-3 header of variables with 32 axes of one dimension, whose name has so many bytes.
+fn named_axes(name_bytes: u32, variables: u32) -> Vec<u8> {
+    let number = |value: u32| value.to_be_bytes().to_vec();
+    let mut bytes = [&netcdf3_dimensions(1, 1)[..12], &number(1), &number(name_bytes)].concat();
+    bytes.extend(vec![b'x'; name_bytes as usize]);
+    bytes.extend([1, 0, 0, 11, variables].map(u32::to_be_bytes).concat());
+    for variable in 0..variables {
+        bytes.extend([number(4), format!("{variable:04x}").into_bytes(), number(32), vec![0; 128 + 8]].concat());
+        bytes.extend([1, 1, 1 << 30].map(u32::to_be_bytes).concat());
+    }
+    bytes
+}
+
+#[test]
+fn names_of_axes_are_bounded() {
+    let index = |bytes: &[u8]| {
+        let Ok(Step::Done(header)) = netcdf3::Header::parse(bytes, u64::MAX) else { panic!("a header") };
+        let mut result = None;
+        let used = measure(|| result = Some(header.index(ObjectPath::new("a").unwrap(), u64::MAX).map(drop)));
+        (result.unwrap(), used.bytes_max)
+    };
+    let name_bytes = (MAX_AXIS_NAMES_BYTES / 32 / 8) as u32;
+    let (result, used) = index(&named_axes(name_bytes, 8));
+    assert_eq!(result, Ok(()));
+    assert!(used < MAX_AXIS_NAMES_BYTES + (1 << 20), "{used} bytes");
+    assert_eq!(index(&named_axes(name_bytes, 9)).0, Err(netcdf3::IndexError::AxisNames));
+
+    let mut writer = map_binary::Writer::new(map_binary::Layout::Interleaved);
+    writer.dimension(&"x".repeat(60_000), "", &[0.0]).unwrap();
+    let mut index = |name: &str| {
+        writer.variable(name, "", DataType::Int8, &[0; 32], None).unwrap();
+        let bytes = writer.header().unwrap();
+        let Ok(Step::Done(header)) = map_binary::Header::parse(&bytes, u64::MAX) else { panic!("a header") };
+        header.index(ObjectPath::new("a").unwrap(), u64::MAX).map(drop)
+    };
+    let fit = MAX_AXIS_NAMES_BYTES / 32 / 60_000;
+    assert!((0..fit).all(|number| index(&format!("v{number}")).is_ok()));
+    assert_eq!(index("last"), Err(map_binary::IndexError::AxisNames));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::{Dimension, Header, Variable};
 use crate::{
     data_type::Endianness,
+    header::{MAX_AXIS_NAMES_BYTES, do_names_fit},
     manifest::{
         ArrayDescription, ArrayManifest, Codec, Manifest, ManifestError, ManifestProblem, ObjectPath, Placement,
         Section,
@@ -46,6 +47,9 @@ pub enum IndexError {
     /// The size of a record does not fit 64 bits.
     #[error("the size of a record does not fit 64 bits")]
     RecordSize,
+    /// The names of the axes of all variables are too long together.
+    #[error("the names of the axes of all variables have more than {MAX_AXIS_NAMES_BYTES} bytes together")]
+    AxisNames,
     /// The arrays make no manifest.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
@@ -65,6 +69,10 @@ impl Header {
     /// # Errors
     /// [`IndexError`], if a variable does not lie between the header and the end of the file.
     pub fn index(&self, object: ObjectPath, file_bytes: u64) -> Result<Manifest, IndexError> {
+        let axes = self.variables.iter().flat_map(|variable| &variable.dimensions);
+        if !do_names_fit(axes.map(|dimension| &self.dimensions[*dimension].name)) {
+            return Err(IndexError::AxisNames);
+        }
         let records = self.record_layout(file_bytes)?;
         let arrays = self.variables.iter().map(|variable| {
             self.array(variable, &records, file_bytes).map_err(|problem| match problem {

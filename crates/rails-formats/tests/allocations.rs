@@ -60,7 +60,27 @@ fn short_attributes_are_in_proportion_too() {
     }
     bytes.extend([0; 8]);
     let used = measure(|| assert!(netcdf3::Header::parse(&bytes, bytes.len() as u64).is_ok()));
-    assert!(used.bytes_max < 12 * bytes.len() as u64, "{} bytes of {}", used.bytes_max, bytes.len());
+    assert!(used.bytes_max < 10 * bytes.len() as u64, "{} bytes of {}", used.bytes_max, bytes.len());
+
+    let mut writer = map_binary::Writer::new(map_binary::Layout::Interleaved);
+    (0..4000_u32).for_each(|number| writer.attribute(&format!("{number:03x}"), "").unwrap());
+    let bytes = writer.header().unwrap();
+    let used = measure(|| assert!(map_binary::Header::parse(&bytes, bytes.len() as u64).is_ok()));
+    assert!(used.bytes_max < 15 * bytes.len() as u64, "{} bytes of {}", used.bytes_max, bytes.len());
+}
+
+#[test]
+fn a_manifest_is_in_proportion_to_the_header() {
+    let mut writer = map_binary::Writer::new(map_binary::Layout::Interleaved);
+    writer.dimension("x", "", &[]).unwrap();
+    for number in 0..2000_u32 {
+        writer.variable(&format!("{number:03x}"), "", DataType::Int8, &[0], Some(&[0])).unwrap();
+    }
+    let bytes = writer.header().unwrap();
+    let Ok(Step::Done(header)) = map_binary::Header::parse(&bytes, bytes.len() as u64) else { panic!("a header") };
+    let path = ObjectPath::new("a").unwrap();
+    let used = measure(|| assert!(header.index(path, bytes.len() as u64).is_ok()));
+    assert!(used.bytes_max < 25 * bytes.len() as u64, "{} bytes of {}", used.bytes_max, bytes.len());
 }
 
 /// A NetCDF-3 header of variables with 32 axes of one dimension, whose name has so many bytes.

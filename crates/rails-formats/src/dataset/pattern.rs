@@ -13,6 +13,7 @@ use std::fmt;
 pub struct FilePattern {
     text: String,
     parts: Vec<Part>,
+    is_several: bool,
 }
 
 /// A part of a pattern, between slashes.
@@ -41,31 +42,33 @@ impl FilePattern {
         if parts.last() == Some(&Part::AnyFolders) {
             parts.push(Part::Name(Pattern::new("*").expect("a star is a pattern")));
         }
-        Ok(Self { text: text.into(), parts })
+        Ok(Self { text: text.into(), parts, is_several: text.contains(['*', '?', '[']) })
     }
 
     /// Whether a file of that name is meant.
     pub fn matches(&self, file: &ObjectPath) -> bool {
-        let names: Vec<&str> = file.as_str().split('/').collect();
-        let (mut part, mut name) = (0, 0);
-        // The part behind the last `**` so far, and the name that it is compared with. If a later part
+        if !self.is_several {
+            return self.text == file.as_str();
+        }
+        let (mut part, mut names) = (0, file.as_str().split('/'));
+        // The part behind the last `**` so far, and the names that it was compared with. If a later part
         // does not match, only this `**` needs to take one folder more: the ones before it match.
         let mut behind = None;
-        while let Some(next) = names.get(name) {
-            match self.parts.get(part) {
-                Some(Part::AnyFolders) => {
-                    part += 1;
-                    behind = Some((part, name));
-                }
-                Some(one) if one.matches(next) => (part, name) = (part + 1, name + 1),
-                _ => {
-                    let Some((part_behind, folder)) = behind else { return false };
-                    (part, name) = (part_behind, folder + 1);
-                    behind = Some((part, name));
-                }
+        loop {
+            if self.parts.get(part) == Some(&Part::AnyFolders) {
+                part += 1;
+                behind = Some((part, names.clone()));
+                continue;
             }
+            let Some(name) = names.next() else { return part == self.parts.len() };
+            if self.parts.get(part).is_some_and(|part| part.matches(name)) {
+                part += 1;
+                continue;
+            }
+            let Some((part_behind, names_behind)) = &mut behind else { return false };
+            names_behind.next();
+            (part, names) = (*part_behind, names_behind.clone());
         }
-        part == self.parts.len()
     }
 
     /// Whether files below a folder may be meant, which has this path below the root.
@@ -89,7 +92,7 @@ impl FilePattern {
 
     /// Whether several names may match.
     pub fn is_several(&self) -> bool {
-        self.as_str().contains(['*', '?', '['])
+        self.is_several
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
 };
 use rails_array::Region;
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{BTreeSet, HashMap, hash_map::Entry},
     io,
 };
 
@@ -144,19 +144,19 @@ pub fn open_dataset(root: &Root, path: &ObjectPath, limits: &OpenLimits) -> Resu
     let mut text = vec![0; bytes as usize];
     source.read_at(0, &mut text)?;
     let dataset = DatasetFile::parse(path.as_str(), &text)?;
-    let mut files: Vec<Vec<SourceFile>> = vec![Vec::new(); dataset.arrays.len()];
+    let mut files: Vec<(Vec<SourceFile>, u64)> = vec![(Vec::new(), 0); dataset.arrays.len()];
     let mut generations = HashMap::new();
     for name in list(root, &dataset, limits)? {
         let mut index = Index { source: root.source(&name)?, manifests: HashMap::new() };
-        for (array, files) in dataset.arrays.iter().zip(&mut files).filter(|(array, _)| array.matches(&name)) {
-            let file = index.file(array, files)?;
-            files.push(file);
+        let arrays = dataset.arrays.iter().zip(&mut files).filter(|(array, _)| array.matches(&name));
+        for (array, (files, coordinates)) in arrays {
+            files.push(index.file(array, coordinates)?);
         }
         index.source.check()?;
         generations.insert(name, index.source.generation());
     }
     let mut files = files.into_iter();
-    let stitched = dataset.stitch(|_| files.next().expect("as many lists as arrays"))?;
+    let stitched = dataset.stitch(|_| files.next().expect("as many lists as arrays").0)?;
     let generations = stitched.manifest.objects().iter().map(|path| generations[path]).collect();
     Ok(OpenedDataset { dataset, stitched, generations })
 }
@@ -169,15 +169,15 @@ struct Index {
 }
 
 impl Index {
-    /// Indexes the file for one array, which has those files already.
-    fn file(&mut self, array: &ArraySource, others: &[SourceFile]) -> Result<SourceFile, OpenError> {
+    /// Indexes the file for one array, which has so many coordinates already.
+    fn file(&mut self, array: &ArraySource, count: &mut u64) -> Result<SourceFile, OpenError> {
         let manifest = match (array.format, self.manifests.entry(array.format)) {
             (Format::Raw, _) => &manifest_of(array, &self.source)?,
             (_, Entry::Occupied(manifest)) => manifest.into_mut(),
             (_, Entry::Vacant(place)) => place.insert(manifest_of(array, &self.source)?),
         };
-        let before = others.iter().filter_map(|file| file.coordinates.as_ref()).map(|values| values.len() as u64).sum();
-        let coordinates = coordinates(array, manifest, &self.source, before)?;
+        let coordinates = coordinates(array, manifest, &self.source, *count)?;
+        *count += coordinates.as_ref().map_or(0, |values| values.len() as u64);
         Ok(SourceFile { file: self.source.path().clone(), manifest: of_array(array, manifest), coordinates })
     }
 }
@@ -240,7 +240,8 @@ fn coordinates(
 
 /// The names of all files that a pattern means. One folder is open at a time.
 fn list(root: &Root, dataset: &DatasetFile, limits: &OpenLimits) -> Result<Vec<ObjectPath>, OpenError> {
-    let patterns: Vec<&FilePattern> = dataset.arrays.iter().flat_map(|array| &array.files).collect();
+    // Arrays mostly have the same patterns.
+    let patterns: BTreeSet<&FilePattern> = dataset.arrays.iter().flat_map(|array| &array.files).collect();
     let (mut names, mut entries) = (Vec::new(), 0);
     let mut folders = vec![(String::new(), 0)];
     while let Some((folder, depth)) = folders.pop() {

@@ -1,4 +1,7 @@
-//! Memory that headers take which lie about their lengths.
+//! Memory of headers and manifests, also of those that lie about their lengths, and of datasets.
+
+// The files that are read are written by the tests.
+#![allow(clippy::disallowed_methods)]
 
 use allocation_counter::measure;
 use rails_formats::{
@@ -7,6 +10,7 @@ use rails_formats::{
     header::{MAX_AXIS_NAMES_BYTES, Step},
     manifest::{ChunkSource, Manifest, ManifestError, ObjectPath},
     map_binary, netcdf3,
+    reader::{OpenLimits, Root, open_dataset},
 };
 
 /// A header of that version whose list of dimensions claims `count` entries.
@@ -148,6 +152,30 @@ fn a_large_manifest_takes_no_memory() {
     let used = measure(|| result = Some(Manifest::decode(&bytes)));
     assert!(matches!(result, Some(Err(ManifestError::TooLarge { .. }))), "{result:?}");
     assert_eq!(used.bytes_max, 0);
+}
+
+#[test]
+fn a_dataset_keeps_no_other_arrays() {
+    let folder = tempfile::tempdir().unwrap();
+    let array = |number: u32| {
+        format!("[[array]]\nname = \"v{number}\"\nformat = \"map-binary\"\nfiles = \"*.map\"\nalong = \"t\"\n")
+    };
+    let arrays: String = (0..8).map(array).collect();
+    std::fs::write(folder.path().join("d.toml"), format!("[dataset]\nname = \"d\"\n{arrays}")).unwrap();
+    let mut writer = map_binary::Writer::new(map_binary::Layout::Interleaved);
+    writer.dimension("t", "h", &[0.0]).unwrap();
+    for number in 0..8 {
+        writer.variable(&format!("v{number}"), &"K".repeat(4000), DataType::Int8, &[0], None).unwrap();
+    }
+    for file in 0..40 {
+        let bytes = [writer.header().unwrap(), vec![0; 8]].concat();
+        std::fs::write(folder.path().join(format!("{file}.map")), bytes).unwrap();
+    }
+    let root = Root::open(folder.path()).unwrap();
+    let path = ObjectPath::new("d.toml").unwrap();
+    let used = measure(|| assert!(open_dataset(&root, &path, &OpenLimits::default()).is_ok()));
+    // Each array of each file has its unit, and all arrays of each would be eight times as much.
+    assert!(used.bytes_max < 2 * 8 * 40 * 4000, "{} bytes", used.bytes_max);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use ndarray::{ArrayD, Axis, Slice};
 use rails_array::{Region, Shape};
 use rails_formats::{
     data_type::DataType,
+    dataset::{CoordinateError, CoordinateSource, StitchError},
     manifest::ObjectPath,
     map_binary,
     plan::{MergeLimits, plan_region},
@@ -262,6 +263,35 @@ fn units_of_coordinates_are_compared() {
     assert!(open(folder.path()).is_err());
     write("data/c.nc", &file_since(part(5..6), 30, day(1)));
     assert!(open(folder.path()).is_ok());
+}
+
+#[test]
+fn coordinates_of_all_files_are_limited() {
+    let (folder, _) = folder();
+    let variable = |name: &str, dtype, steps: usize| Variable {
+        name: name.into(),
+        dimensions: vec![0],
+        attributes: vec![],
+        dtype,
+        values: arrays::array(&[steps as u64], 1),
+    };
+    // The values of the second file are a hole.
+    for (name, steps, written) in [("a", 1, 1), ("b", CoordinateSource::MAX_STEPS, 0)] {
+        let file = netcdf3_writer::File {
+            version: 2,
+            dimensions: vec![("time".into(), steps)],
+            variables: vec![variable("time", DataType::Int8, written), variable("T", DataType::Int8, written)],
+            ..netcdf3_writer::File::default()
+        };
+        let path = folder.path().join(format!("data/{name}.nc"));
+        fs::write(&path, netcdf3_writer::write(&file)).unwrap();
+        fs::File::options().append(true).open(path).unwrap().set_len(1000 + 2 * steps).unwrap();
+    }
+    fs::remove_file(folder.path().join("data/c.nc")).unwrap();
+    let Err(OpenError::Stitch(StitchError::Coordinate { error, .. })) = open(folder.path()) else {
+        panic!("there are more than MAX_STEPS")
+    };
+    assert_eq!(*error, CoordinateError::TooMany { steps: CoordinateSource::MAX_STEPS + 1 });
 }
 
 #[test]

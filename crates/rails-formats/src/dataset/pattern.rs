@@ -8,7 +8,10 @@ use std::fmt;
 /// A pattern of the names of files below a root, as a shell has it.
 ///
 /// `*` and `?` stay within one folder, `**` is any number of folders, and `[a-c]` is one character.
-/// A match takes time for each part of the name and of the pattern, whatever they are.
+/// None of them is a dot at the beginning of a name: such files are another program's, as those
+/// that macOS puts beside a file (`._a.nc`), and such folders may be copies of others
+/// (`.snapshot`). A match takes time for each part of the name and of the pattern, whatever they
+/// are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FilePattern {
     text: String,
@@ -66,7 +69,9 @@ impl FilePattern {
                 continue;
             }
             let Some((part_behind, names_behind)) = &mut behind else { return false };
-            names_behind.next();
+            if names_behind.next().is_some_and(is_hidden) {
+                return false;
+            }
             (part, names) = (*part_behind, names_behind.clone());
         }
     }
@@ -75,9 +80,13 @@ impl FilePattern {
     pub(crate) fn leads_into(&self, folder: &str) -> bool {
         // The last part is that of a file.
         let mut folders = self.parts[..self.parts.len() - 1].iter();
-        for name in folder.split('/') {
+        let mut names = folder.split('/');
+        while let Some(name) = names.next() {
             match folders.next() {
-                Some(Part::AnyFolders) => return true,
+                Some(Part::AnyFolders) => {
+                    let takes_hidden = folders.any(|part| matches!(part, Part::Name(one) if is_hidden(one.as_str())));
+                    return takes_hidden || !(is_hidden(name) || names.any(is_hidden));
+                }
                 Some(part) if part.matches(name) => {}
                 _ => return false,
             }
@@ -111,8 +120,12 @@ impl fmt::Display for FilePattern {
     }
 }
 
+fn is_hidden(name: &str) -> bool {
+    name.starts_with('.')
+}
+
 const MATCHING: MatchOptions =
-    MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
+    MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
 
 #[cfg(test)]
 mod tests {
@@ -138,6 +151,15 @@ mod tests {
     }
 
     #[test]
+    fn dots_are_written() {
+        assert!(!matches("*.nc", "._a.nc") && !matches("?a", ".a") && !matches("[.]a", ".a"));
+        assert!(!matches("**/a", ".snapshot/a") && !matches("**/a", "b/.snapshot/c/a") && !matches("**", ".a"));
+        assert!(matches(".*", ".a") && matches("**/.x/a", "b/.x/a") && matches(".x/**/a", ".x/b/a"));
+        let lead = |text: &str, folder: &str| pattern(text).leads_into(folder);
+        assert!(!lead("**/a", ".x") && !lead("**/a", "b/.x/c") && lead("**/.x/a", "b/.x") && !lead("*/a", ".x"));
+    }
+
+    #[test]
     fn slashes_are_outside_of_brackets() {
         assert!(FilePattern::new("a[b/c]d").is_err());
     }
@@ -160,8 +182,8 @@ mod tests {
     proptest! {
         #[test]
         fn matches_are_those_of_the_library(
-            parts in vec(select(vec!["**", "*", "a", "b", "a*", "?", "[ab]"]), 1..5),
-            names in vec(select(vec!["a", "b", "ab", "c"]), 1..6),
+            parts in vec(select(vec!["**", "*", "a", "b", "a*", "?", "[ab]", ".a"]), 1..5),
+            names in vec(select(vec!["a", "b", "ab", "c", ".a"]), 1..6),
         ) {
             let (text, name) = (parts.join("/"), names.join("/"));
             let expected = Pattern::new(&text).unwrap().matches_with(&name, MATCHING);

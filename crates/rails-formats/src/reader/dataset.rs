@@ -67,6 +67,13 @@ pub enum OpenError {
         /// The largest number.
         max_entries: usize,
     },
+    /// A pattern means a file or leads into a folder whose name is not UTF-8. To leave it out would
+    /// be to leave out data.
+    #[error("the name of `{path}`, which a pattern means, is not UTF-8")]
+    NotText {
+        /// The path below the root, in which U+FFFD stands for bytes that are no text.
+        path: ObjectPath,
+    },
     /// The data of a NetCDF-3 file do not fit its header.
     #[error("`{path}` does not fit its header")]
     NetCdf3 {
@@ -132,8 +139,7 @@ impl Default for OpenLimits {
 /// two files or folders open at a time.
 ///
 /// Files are searched for below the root, in folders into which a pattern leads. Links to folders
-/// are not followed, and names that are not UTF-8 are left out. In memory is each array of each
-/// file, without the file's other arrays.
+/// are not followed. In memory is each array of each file, without the file's other arrays.
 ///
 /// # Errors
 /// [`OpenError`] names the file, and the array where there is one.
@@ -256,14 +262,18 @@ fn list(root: &Root, dataset: &DatasetFile, limits: &OpenLimits) -> Result<Vec<O
             if entries > limits.max_entries {
                 return Err(OpenError::TooMany { max_entries: limits.max_entries });
             }
-            let Some(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
-            let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+            let name = entry.file_name();
+            let (text, is_text) = (name.to_string_lossy(), name.to_str().is_some());
+            let path = if folder.is_empty() { text.into_owned() } else { format!("{folder}/{text}") };
             let Ok(path) = ObjectPath::new(path) else { continue };
             // Some file systems keep no types in their folders, and asking for one is a call more.
             let is_file = patterns.iter().any(|pattern| pattern.matches(&path));
             let leads = depth < limits.max_depth && patterns.iter().any(|pattern| pattern.leads_into(path.as_str()));
             if !is_file && !leads {
                 continue;
+            }
+            if !is_text {
+                return Err(OpenError::NotText { path });
             }
             let kind = entry.file_type().map_err(wrong)?;
             if leads && kind.is_dir() {

@@ -15,8 +15,12 @@ use rails_formats::{
     reader::{OpenError, OpenLimits, OpenedDataset, ReadError, Root, open_dataset, read_header, read_plan},
 };
 use std::{
+    ffi::OsStr,
     fs,
-    os::unix::fs::{FileExt, MetadataExt},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileExt, MetadataExt},
+    },
     path::Path,
     process::Command,
 };
@@ -317,6 +321,17 @@ fn a_pipe_is_refused_at_once() {
     std::os::unix::fs::symlink("pipe", folder.path().join("data/d.nc")).unwrap();
     let error = open(folder.path()).unwrap_err();
     assert_eq!(error.to_string(), "`data/d.nc` is no regular file");
+}
+
+#[test]
+fn names_that_are_no_text_are_not_left_out() {
+    let (folder, _) = folder();
+    let write = |name: &[u8]| fs::write(folder.path().join("data").join(OsStr::from_bytes(name)), "").unwrap();
+    write(b"temp_\xb0.txt");
+    assert!(open(folder.path()).is_ok());
+    write(b"temp_\xb0.nc");
+    let error = open(folder.path()).unwrap_err();
+    assert_eq!(error.to_string(), "the name of `data/temp_\u{fffd}.nc`, which a pattern means, is not UTF-8");
 }
 
 #[test]

@@ -67,6 +67,14 @@ pub enum OpenError {
         /// The largest number.
         max_entries: usize,
     },
+    /// A pattern leads into a folder that is too deep.
+    #[error("the folder `{folder}` is deeper than {max_depth} below the root, and a pattern leads into it")]
+    TooDeep {
+        /// The folder below the root.
+        folder: ObjectPath,
+        /// The largest depth.
+        max_depth: usize,
+    },
     /// A pattern means a file or leads into a folder whose name is not UTF-8. To leave it out would
     /// be to leave out data.
     #[error("the name of `{path}`, which a pattern means, is not UTF-8")]
@@ -122,7 +130,8 @@ impl OpenLimits {
         self
     }
 
-    /// The largest depth of folders that are looked at; deeper files are not found. Default: 16.
+    /// The largest depth of folders that are looked at. A deeper one into which a pattern leads is
+    /// an error. Default: 16.
     pub fn max_depth(mut self, depth: usize) -> Self {
         self.max_depth = depth;
         self
@@ -268,7 +277,7 @@ fn list(root: &Root, dataset: &DatasetFile, limits: &OpenLimits) -> Result<Vec<O
             let Ok(path) = ObjectPath::new(path) else { continue };
             // Some file systems keep no types in their folders, and asking for one is a call more.
             let is_file = patterns.iter().any(|pattern| pattern.matches(&path));
-            let leads = depth < limits.max_depth && patterns.iter().any(|pattern| pattern.leads_into(path.as_str()));
+            let leads = patterns.iter().any(|pattern| pattern.leads_into(path.as_str()));
             if !is_file && !leads {
                 continue;
             }
@@ -277,6 +286,9 @@ fn list(root: &Root, dataset: &DatasetFile, limits: &OpenLimits) -> Result<Vec<O
             }
             let kind = entry.file_type().map_err(wrong)?;
             if leads && kind.is_dir() {
+                if depth == limits.max_depth {
+                    return Err(OpenError::TooDeep { folder: path, max_depth: depth });
+                }
                 folders.push((path.into(), depth + 1));
             } else if is_file && (kind.is_file() || kind.is_symlink()) {
                 names.push(path);

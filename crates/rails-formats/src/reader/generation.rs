@@ -9,11 +9,14 @@ use std::{fmt, fs::Metadata, os::unix::fs::MetadataExt};
 /// number of names, the owner and the rights of a file, so a change of any of them alone, also the
 /// removal of a name, is another generation.
 ///
-/// Three kinds of changes are not noticed, or later than they happen: one that keeps the size
-/// within the resolution of the file system's clock (a few milliseconds on Linux); one through a
-/// shared memory map, in pages that the kernel has not written back since their last change; and on
-/// network file systems one by another machine, for as long as this one keeps the facts (3 to 60
-/// seconds by default, `acregmin` and `acregmax` of nfs(5)).
+/// Four kinds of changes are not noticed, or later than they happen: one that keeps the size within
+/// the resolution of the file system's clock (a few milliseconds on Linux); the rest of a call of
+/// write(2) that had begun when the file was opened, because the kernel sets the times at its
+/// beginning (64 MiB written in place by one call were read half old and half new, on ext4 of Linux
+/// 6.18); one through a shared memory map, in pages that the kernel has not written back since
+/// their last change; and on network file systems one by another machine, for as long as this one
+/// keeps the facts (3 to 60 seconds by default, `acregmin` and `acregmax` of nfs(5)). A writer that
+/// renames a finished file over the old one causes none of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Generation {
     /// The number of the device.

@@ -42,8 +42,9 @@
 //!
 //! # Bounds
 //! Bytes of a file never cause a panic. A header takes memory in proportion to the bytes that are
-//! there, and never by a count that it states. Offsets and sizes are checked where they are
-//! computed, so a wrong one is an error that names its field.
+//! there, up to fifteen times as much, and its manifest up to twenty-five times; neither takes any
+//! by a count that the header states. Offsets and sizes are checked where they are computed, so a
+//! wrong one is an error that names its field.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 // clippy.toml lists them.

@@ -22,10 +22,10 @@ enum Recall {
     /// The upstream was not asked to return what it has.
     #[default]
     None,
-    /// It was, and has not answered.
+    /// The upstream was asked, and has not answered.
     Asked,
-    /// It has returned all that it has not used. The rest is for blocks that are on their way, so
-    /// asking again would bring nothing.
+    /// The upstream has returned all that it has not used. The rest is for blocks that are on their
+    /// way, so asking again would bring nothing.
     Answered,
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Memory {
 /// Why a block gets no slots now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Shortage {
-    /// Its budget has all slots that it may have.
+    /// The block's budget has all slots that it may have.
     Budget,
     /// Too few slots are free.
     Node,
@@ -171,7 +171,7 @@ impl Memory {
 
     /// Whether a budget may take slots that no reader waits for, and leave `reserve` to readers.
     ///
-    /// They must not raise the memory to a level at which they would be reclaimed at once.
+    /// The slots must not raise the memory to a level at which they would be reclaimed at once.
     pub(crate) fn has_room_ahead(&self, budget: BudgetId, slots: u32, reserve: u32) -> bool {
         if self.room(budget, slots).is_err() || self.free() < slots.saturating_add(reserve) {
             return false;
@@ -327,7 +327,7 @@ impl Memory {
         order.insert(&mut self.table, entry, touch);
     }
 
-    /// Nobody is expected to use a block again that readers have used.
+    /// Readers have used a block, and none is expected to use it again.
     pub(crate) fn pass(&mut self, entry: u32) {
         let found = self.table.get_mut(entry);
         if found.is_used {

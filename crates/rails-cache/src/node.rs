@@ -38,7 +38,7 @@ pub struct NodeConfig {
 ///
 /// A driver tells what happens ([`read`](Self::read), [`arrived`](Self::arrived), ...), and
 /// **afterwards calls [`poll`](Self::poll) until it returns `None`**, doing what each action says.
-/// It calls `poll` again at [`poll_timeout`](Self::poll_timeout).
+/// The driver calls `poll` again at [`poll_timeout`](Self::poll_timeout).
 ///
 /// # Guarantees
 ///

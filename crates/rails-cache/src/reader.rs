@@ -12,8 +12,8 @@ use std::{collections::BTreeMap, time::Instant};
 
 /// A reader whose next reads a node prefetches.
 ///
-/// It watches the regions that one job reads of one dataset, and has the node fetch as much ahead
-/// of them as [`Depth`] says, as long as little of it is [wasted](Waste).
+/// A reader watches the regions that one job reads of one dataset, and has the node fetch as much
+/// ahead of them as [`Depth`] says, as long as little of it is [wasted](Waste).
 #[derive(Debug, Clone)]
 pub struct Reader {
     budget: BudgetId,

@@ -64,9 +64,9 @@ impl Depth {
     /// The bytes to hold or bring ahead of the job, at a memory level of 0 to 4 (Table 4 of the
     /// thesis; a higher one counts as 4).
     ///
-    /// They are the rate of consumption times the latency and one phase of computation, at most
-    /// what the link brings in two seconds; and of that, as much as the level and the detector's
-    /// confidence allow.
+    /// The bytes are the rate of consumption times the latency and one phase of computation, at
+    /// most what the link brings in two seconds; and of that, as much as the level and the
+    /// detector's confidence allow.
     pub fn bytes_ahead(&self, path: &Path, level: u8, confidence: Confidence) -> u64 {
         let link = path.bytes_per_second.saturating_mul(MAX_SECONDS_OF_LINK);
         let wanted = self.wanted(path).min(u128::from(link));

@@ -61,9 +61,9 @@ impl Detector {
 
     /// Tells the regions that will be read, in this order, instead of those told before.
     ///
-    /// They are predicted from the first one on, before anything is read. Reads find the place in
-    /// the list; up to 15 entries in a row may be skipped, and any regions may be read between. The
-    /// list takes its own memory, and four bytes more for each entry.
+    /// The regions are predicted from the first one on, before anything is read. Reads find the
+    /// place in the list; up to 15 entries in a row may be skipped, and any regions may be read
+    /// between. The list takes its own memory, and four bytes more for each entry.
     ///
     /// # Errors
     /// [`TellError`] for more than [`MAX_TOLD`](crate::pattern::MAX_TOLD) regions, and for a region

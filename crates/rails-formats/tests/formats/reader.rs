@@ -35,7 +35,7 @@ fn file(values: ArrayD<Element>, first: u64) -> Vec<u8> {
     file_since(values, first, vec![])
 }
 
-/// The same file, with attributes of the times.
+/// That file, with attributes of the times.
 fn file_since(values: ArrayD<Element>, first: u64, attributes: Vec<Attribute>) -> Vec<u8> {
     let times = (0..values.shape()[0] as u64).map(|step| ((first + step) as f64).to_bits().to_le_bytes()).collect();
     let time = Variable {

@@ -124,7 +124,13 @@ fn for_pressure(memory: &Memory, idle_limit: u32) -> Option<u32> {
         return Some(victim);
     }
     memory.budgets().find_map(|(_, budget)| {
+        // A budget keeps its `min`, and a block.
+        let leaves_some = |victim: &u32| {
+            let slots = memory.entry(*victim).chain.count();
+            budget.can_give(slots) && budget.used.total() > slots
+        };
         let any = (budget.level >= MemoryLevel::ANY_GOES).then(|| budget.order.victim()).flatten();
+        let any = any.filter(leaves_some);
         let passed = || giving(memory, budget, MemoryLevel::PASSED_GOES, budget.order.passed_victim());
         let idle = || giving(memory, budget, MemoryLevel::IDLE_GOES, budget.order.idle_victim(idle_limit));
         any.or_else(passed).or_else(idle)

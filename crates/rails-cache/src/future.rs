@@ -56,6 +56,13 @@ impl Future {
         true
     }
 
+    /// Forgets every expectation. Returns the position of the next one.
+    pub(crate) fn forget(&mut self) -> u64 {
+        self.uses.clear();
+        self.expected = 0;
+        self.next_position
+    }
+
     /// The position of a block's next use.
     pub(crate) fn next_use(&self, index: BlockIndex) -> Option<u64> {
         self.uses.get(&index).map(|uses| uses.expected()[0])

@@ -13,7 +13,8 @@
 /// | 3 | at most 90 % | any, by policy, until the level falls to 2 | none |
 /// | 4 | more | the same, before anything else | none |
 ///
-/// A level falls only once the use is two points below its bound, so that no two bounds coincide.
+/// A level falls only once the use is below its bound by the largest block, and by two to ten
+/// points of per cent, so that no two bounds coincide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct MemoryLevel(u8);
 
@@ -32,20 +33,22 @@ impl MemoryLevel {
         self.0
     }
 
-    /// The level after the use has changed.
-    pub(crate) fn after(self, used: u32, limit: u32) -> Self {
+    /// The level after the use has changed, of a memory whose largest block takes `block` slots.
+    pub(crate) fn after(self, used: u32, limit: u32, block: u32) -> Self {
         let above = |points: u64| {
             let is_above = |bound: &&u64| u64::from(used) * 100 > (**bound - points) * u64::from(limit);
             BOUNDS.iter().filter(is_above).count() as u8
         };
-        Self(self.0.clamp(above(0), above(HYSTERESIS)))
+        let block_points = (100 * u64::from(block)).div_ceil(u64::from(limit.max(1)));
+        Self(self.0.clamp(above(0), above(block_points.clamp(MIN_HYSTERESIS, MAX_HYSTERESIS))))
     }
 }
 
 /// The highest use of levels 0 to 3, in per cent of the limit.
 const BOUNDS: [u64; 4] = [50, 65, 80, 90];
 /// How far below its bound a level is left, in points of per cent.
-const HYSTERESIS: u64 = 2;
+const MIN_HYSTERESIS: u64 = 2;
+const MAX_HYSTERESIS: u64 = 10;
 
 #[cfg(test)]
 mod tests {
@@ -54,7 +57,7 @@ mod tests {
     fn levels(uses: impl IntoIterator<Item = u32>) -> Vec<u8> {
         let mut level = MemoryLevel::default();
         let step = |used| {
-            level = level.after(used, 100);
+            level = level.after(used, 100, 1);
             level.number()
         };
         uses.into_iter().map(step).collect()
@@ -72,9 +75,16 @@ mod tests {
     }
 
     #[test]
+    fn a_level_ends_a_block_below_its_bound() {
+        let at_three = MemoryLevel::default().after(85, 100, 5);
+        let ends = |used, block| at_three.after(used, 100, block).number();
+        assert_eq!([(76, 5), (75, 5), (71, 50), (70, 50)].map(|(used, block)| ends(used, block)), [3, 2, 3, 2]);
+    }
+
+    #[test]
     fn a_small_memory_has_levels_too() {
-        assert_eq!(MemoryLevel::default().after(1, 2).number(), 0);
-        assert_eq!(MemoryLevel::default().after(2, 2).number(), 4);
-        assert_eq!(MemoryLevel::default().after(u32::MAX, u32::MAX).number(), 4);
+        assert_eq!(MemoryLevel::default().after(1, 2, 1).number(), 0);
+        assert_eq!(MemoryLevel::default().after(2, 2, 1).number(), 4);
+        assert_eq!(MemoryLevel::default().after(u32::MAX, u32::MAX, u32::MAX).number(), 4);
     }
 }

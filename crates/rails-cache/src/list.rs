@@ -50,6 +50,15 @@ impl List {
         self.last = element;
     }
 
+    pub(crate) fn push_front(&mut self, arena: &mut impl Linked, element: u32) {
+        *arena.links_mut(element) = Links { previous: END, next: self.first };
+        match self.first() {
+            Some(first) => arena.links_mut(first).previous = element,
+            None => self.last = element,
+        }
+        self.first = element;
+    }
+
     /// Removes an element, which has to be in this list.
     pub(crate) fn remove(&mut self, arena: &mut impl Linked, element: u32) {
         let Links { previous, next } = std::mem::replace(arena.links_mut(element), Links::NONE);
@@ -94,13 +103,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn list_holds_the_order_of_its_insertions(steps in proptest::collection::vec(0_u32..8, 0..100)) {
+        fn list_holds_the_order_of_its_insertions(
+            steps in proptest::collection::vec((0_u32..8, any::<bool>()), 0..100),
+        ) {
             let (mut arena, mut list, mut oracle) = (Arena([Links::NONE; 8]), List::EMPTY, Vec::new());
-            for element in steps {
+            for (element, at_front) in steps {
                 match oracle.iter().position(|other| *other == element) {
                     Some(at) => {
                         oracle.remove(at);
                         list.remove(&mut arena, element);
+                    }
+                    None if at_front => {
+                        oracle.insert(0, element);
+                        list.push_front(&mut arena, element);
                     }
                     None => {
                         oracle.push(element);

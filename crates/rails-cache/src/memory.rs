@@ -177,8 +177,9 @@ impl Memory {
             return false;
         }
         let budget = self.budget(budget);
-        let level = self.level.after((self.total() - self.free()).saturating_add(slots), self.total());
-        level.max(budget.level.after(budget.used.total().saturating_add(slots), budget.limits.max))
+        let block = self.max_block_slots;
+        let level = self.level.after((self.total() - self.free()).saturating_add(slots), self.total(), block);
+        level.max(budget.level.after(budget.used.total().saturating_add(slots), budget.limits.max, block))
             < MemoryLevel::ANY_GOES
     }
 
@@ -337,6 +338,12 @@ impl Memory {
         }
     }
 
+    /// Expects no use any more that a budget has expected so far.
+    pub(crate) fn forget_expected(&mut self, budget: BudgetId) {
+        let Budget { order, future, .. } = self.budget_mut(budget);
+        order.forget_expected(future.forget());
+    }
+
     /// A block's next use has become known to its budget.
     pub(crate) fn update_expectation(&mut self, entry: u32, budget: BudgetId) {
         let Entry { budget: owner, block, place, .. } = *self.table.get(entry);
@@ -397,9 +404,10 @@ impl Memory {
 
     fn update_levels(&mut self, budget: BudgetId) {
         let total = self.total();
-        self.level = self.level.after(total - self.free(), total);
+        let block = self.max_block_slots;
+        self.level = self.level.after(total - self.free(), total, block);
         let budget = self.budget_mut(budget);
-        budget.level = budget.level.after(budget.used.total(), budget.limits.max);
+        budget.level = budget.level.after(budget.used.total(), budget.limits.max, block);
     }
 }
 

@@ -206,6 +206,15 @@ impl Node {
         Ok(noted)
     }
 
+    /// Forgets every use that was [expected](Self::expect) of a budget: its application does
+    /// something else. Blocks that were kept for these uses are the first to go.
+    pub fn forget_expected(&mut self, budget: BudgetId) {
+        if self.store.memory.has_budget(budget) {
+            self.store.memory.forget_expected(budget);
+            self.changed();
+        }
+    }
+
     /// Blocks that a reader of the budget's dataset has used, and that nobody is expected to use
     /// again. They are the first to go, until someone reads them after all.
     ///

@@ -38,6 +38,8 @@ pub(crate) struct Touch {
     pub(crate) now: u32,
     /// The position of the next expected use.
     pub(crate) next_use: Option<u64>,
+    /// The block came ahead of time, and nobody has used it yet.
+    pub(crate) is_awaited: bool,
 }
 
 /// The reclaimable blocks of a budget: cached, and pinned by nobody.
@@ -53,6 +55,8 @@ pub(crate) struct Order {
     passed: List,
     /// Entries by the position of their next use.
     expected: BTreeSet<(u64, u32)>,
+    /// Uses at positions before this one are not expected any more.
+    first_expected: u64,
 }
 
 impl Order {
@@ -65,6 +69,7 @@ impl Order {
             recency: List::EMPTY,
             passed: List::EMPTY,
             expected: BTreeSet::new(),
+            first_expected: 0,
         }
     }
 
@@ -76,10 +81,16 @@ impl Order {
     pub(crate) fn insert(&mut self, table: &mut Table, entry: u32, touch: Touch) {
         let place = match (self.policy, touch.next_use) {
             (Policy::Hinted | Policy::Schedule, Some(position)) => self.insert_expected(entry, position),
-            (Policy::Schedule, None) => self.insert_passed(table, entry),
+            (Policy::Schedule, None) if !touch.is_awaited => self.insert_passed(table, entry),
             _ if table.get(entry).is_passed => self.insert_passed(table, entry),
+            // The block that was used last goes first, and this one was not used.
+            (Policy::Mru, _) if touch.is_awaited => {
+                let group = self.group(touch, |recency, groups, group| recency.push_front(groups, group));
+                self.groups.groups[group as usize].blocks.push_front(table, entry);
+                Place::Group(group)
+            }
             _ => {
-                let group = self.touch_group(touch);
+                let group = self.group(touch, |recency, groups, group| recency.push_back(groups, group));
                 self.groups.groups[group as usize].blocks.push_back(table, entry);
                 Place::Group(group)
             }
@@ -101,6 +112,11 @@ impl Order {
             self.remove(table, entry);
             table.get_mut(entry).place = self.insert_passed(table, entry);
         }
+    }
+
+    /// Expects no use before this position any more.
+    pub(crate) fn forget_expected(&mut self, first_expected: u64) {
+        self.first_expected = first_expected;
     }
 
     fn insert_passed(&mut self, table: &mut Table, entry: u32) -> Place {
@@ -138,12 +154,14 @@ impl Order {
             Policy::Mru => self.recency.last().and_then(|last| group(last).last()),
             _ => self.recency.first().and_then(|first| group(first).first()),
         };
-        self.passed.first().or(by_recency).or_else(|| self.expected.last().map(|(_, entry)| *entry))
+        let last = || self.expected.last().map(|(_, entry)| *entry);
+        self.passed_victim().or(by_recency).or_else(last)
     }
 
     /// A block that nobody is expected to use again.
     pub(crate) fn passed_victim(&self) -> Option<u32> {
-        self.passed.first()
+        let forgotten = self.expected.first().filter(|(position, _)| *position < self.first_expected);
+        self.passed.first().or_else(|| forgotten.map(|(_, entry)| *entry))
     }
 
     /// A block of the partition that was idle for longest, if its last access was before `limit`.
@@ -157,7 +175,8 @@ impl Order {
         self.recency.first().map(|group| self.groups.groups[group as usize].last_access)
     }
 
-    fn touch_group(&mut self, touch: Touch) -> u32 {
+    /// The group of a partition, put by `place` where its access says.
+    fn group(&mut self, touch: Touch, place: impl FnOnce(&mut List, &mut Groups, u32)) -> u32 {
         let Self { groups, by_partition, hasher, recency, .. } = self;
         let hash = hasher.hash_one(touch.partition);
         let is_it = |group: &u32| groups.groups[*group as usize].partition == touch.partition;
@@ -174,7 +193,7 @@ impl Order {
                 group
             }
         };
-        recency.push_back(groups, group);
+        place(recency, groups, group);
         groups.groups[group as usize].last_access = touch.now;
         group
     }
@@ -191,7 +210,9 @@ impl Order {
     #[cfg(any(test, feature = "internals"))]
     pub(crate) fn entries(&self, table: &Table) -> Vec<Vec<u32>> {
         let mut lists = vec![self.passed.iter(table).collect::<Vec<u32>>()];
-        lists.push(self.expected.iter().map(|(_, entry)| *entry).collect());
+        let (forgotten, expected): (Vec<_>, Vec<_>) =
+            self.expected.iter().partition(|(position, _)| *position < self.first_expected);
+        lists.extend([forgotten, expected].map(|list| list.into_iter().map(|(_, entry)| entry).collect()));
         lists.extend(self.recency.iter(&self.groups).map(|group| {
             let blocks = self.groups.groups[group as usize].blocks;
             blocks.iter(table).collect()

@@ -133,7 +133,7 @@ impl Store {
     /// of a past generation is empty again.
     pub(crate) fn settle(&mut self, entry: u32, now: Instant) {
         let found = self.memory.entry(entry);
-        let (block, budget) = (found.block, found.budget);
+        let (block, budget, is_awaited) = (found.block, found.budget, found.is_ahead && !found.is_used);
         if !self.is_current(&block) {
             self.memory.discard(entry);
             return;
@@ -142,6 +142,7 @@ impl Store {
             partition: self.datasets[&block.dataset].partition_of(block.index),
             now: self.seconds(now),
             next_use: self.memory.budget(budget).future.next_use(block.index),
+            is_awaited,
         };
         self.memory.settle(entry, touch);
     }

@@ -141,6 +141,61 @@ fn a_schedule_keeps_the_nearest_uses() {
 }
 
 #[test]
+fn forgotten_expectations_keep_nothing() {
+    for policy in [Policy::Hinted, Policy::Schedule] {
+        let mut site = Site::new(100);
+        let budget = site.budget(Limits::default(), policy);
+        let announced: Vec<BlockIndex> = (1000..1075).map(BlockIndex).collect();
+        site.node.expect(budget, announced.clone()).unwrap();
+        site.node.prefetch(budget, announced).unwrap();
+        site.act();
+        assert_eq!(site.node.usage().cached, 75);
+        site.node.forget_expected(budget);
+        let twice: Vec<BlockIndex> = (0..50).chain(0..50).map(BlockIndex).collect();
+        site.node.expect(budget, twice).unwrap();
+        site.read(budget, 0..50);
+        assert_eq!(site.hit_ratio(budget, 1, 50, |_| {}), 1.0, "{policy:?}");
+    }
+}
+
+#[test]
+fn a_small_budget_keeps_a_block() {
+    let mut site = Site::new(100);
+    let one = site.budget(Limits { min: 1, max: 1, weight: 1 }, Policy::Lru);
+    site.read(one, [0]);
+    assert_eq!(site.hit_ratio(one, 5, 1, |_| ()), 1.0);
+}
+
+#[test]
+fn a_warm_small_memory_still_prefetches() {
+    let mut site = Site::new(16);
+    let budget = site.budget(Limits::default(), Policy::Lru);
+    for block in 0..500 {
+        site.read(budget, [block]);
+    }
+    for block in 1000..1020 {
+        site.node.prefetch(budget, vec![BlockIndex(block)]).unwrap();
+        site.act();
+        site.read(budget, [block]);
+    }
+    assert!(site.node.stats(budget).ahead_fetched >= 5, "{:?}", site.node.stats(budget));
+}
+
+#[test]
+fn prefetched_blocks_outlive_those_that_were_used() {
+    for policy in [Policy::Lru, Policy::Mru, Policy::Hinted, Policy::Schedule] {
+        let mut site = Site::new(100);
+        let budget = site.budget(Limits::default(), policy);
+        site.read(budget, 0..60);
+        site.node.prefetch(budget, (1000..1010).map(BlockIndex).collect::<Vec<_>>()).unwrap();
+        site.act();
+        site.read(budget, 60..80);
+        site.read(budget, 1000..1010);
+        assert_eq!(site.node.stats(budget).unused, 0, "{policy:?}");
+    }
+}
+
+#[test]
 fn idle_partitions_go_after_a_minute() {
     let mut site = Site::new(100);
     let budget = site.budget(Limits::default(), Policy::Lru);

@@ -4,6 +4,39 @@
 //! A [`Node`] keeps blocks of arrays in a fixed number of slots. Its driver tells what happens, and
 //! carries out the [`Action`]s that the node answers with.
 //!
+//! ```
+//! use rails_array::{BlockGrid, Grid, Region, Shape};
+//! use rails_cache::{Action, DatasetId, Generation, Limits, Node, NodeConfig, Policy};
+//! use std::{sync::Arc, time::Instant};
+//!
+//! let now = Instant::now();
+//! let config = NodeConfig { slots: 1024, slot_bytes: 65_536, max_block_slots: 4, window_slots: 64, seed: 7 };
+//! let mut node = Node::new(config, now);
+//! let array = Region::whole(&Shape::new([64, 361, 540])?);
+//! let grid = Grid::new(BlockGrid::new(array, Shape::new([1, 91, 135])?)?);
+//! node.declare_dataset(DatasetId(0), Arc::new(grid), 4, Generation(0))?;
+//! let budget = node.declare_budget(DatasetId(0), Limits::default(), Policy::Lru)?;
+//!
+//! let box_of_it = Region::new([3, 100, 200], Shape::new([1, 100, 150])?)?;
+//! let request = node.read(budget, node.blocks_of(budget, &box_of_it)?)?;
+//! let mut copied = 0;
+//! while let Some(action) = node.poll(now) {
+//!     match action {
+//!         // Here the block's bytes come, into the slots `node.slots(&block)`.
+//!         Action::Fetch { block, .. } => assert!(node.arrived(block, now)),
+//!         // And from there they go to the reader.
+//!         Action::Copy { request, block } => {
+//!             node.copied(request, block, now);
+//!             copied += 1;
+//!         }
+//!         Action::Done { request: done } => assert_eq!(done, request),
+//!         other => panic!("nothing of this kind was asked for: {other:?}"),
+//!     }
+//! }
+//! assert_eq!(copied, 4);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Map
 //! Each module depends only on those above it.
 //! - [`block`]: the names of blocks, budgets and requests; [`error`]: refusals; [`action`]: what a

@@ -51,6 +51,7 @@
 
 pub mod data_type;
 pub mod dataset;
+pub mod decode;
 pub mod header;
 pub mod manifest;
 pub mod map_binary;

@@ -7,6 +7,7 @@
 
 mod dataset;
 mod error;
+mod fetch;
 mod generation;
 mod read;
 mod source;
@@ -14,5 +15,5 @@ mod source;
 pub use dataset::{OpenError, OpenLimits, OpenedDataset, open_dataset};
 pub use error::ReadError;
 pub use generation::Generation;
-pub use read::{read_header, read_plan};
+pub use read::{read_header, read_plan, read_plan_below};
 pub use source::{Root, Source};

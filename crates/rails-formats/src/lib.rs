@@ -59,3 +59,4 @@ pub mod netcdf3;
 pub mod plan;
 pub mod raw;
 pub mod reader;
+pub mod zarr;

@@ -11,9 +11,11 @@ mod fetch;
 mod generation;
 mod read;
 mod source;
+mod zarr;
 
 pub use dataset::{OpenError, OpenLimits, OpenedDataset, open_dataset};
 pub use error::ReadError;
 pub use generation::Generation;
 pub use read::{read_header, read_plan, read_plan_below};
 pub use source::{Root, Source};
+pub use zarr::{OpenZarrError, OpenedZarr, open_zarr};

@@ -11,3 +11,4 @@ mod netcdf3;
 mod netcdf3_writer;
 mod raw;
 mod reader;
+mod zarr;

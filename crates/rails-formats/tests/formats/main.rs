@@ -9,6 +9,7 @@ mod manifests;
 mod map_binary;
 mod netcdf3;
 mod netcdf3_writer;
+mod pool;
 mod raw;
 mod reader;
 mod zarr;

@@ -5,10 +5,13 @@ use rails_formats::{
     data_type::{DataType, Endianness},
     manifest::{AttributeValue, Manifest, ObjectPath},
     plan::{MergeLimits, plan_region},
-    reader::{OpenLimits, OpenZarrError, OpenedZarr, ReadError, Root, Source, open_zarr, read_plan, read_plan_below},
+    reader::{
+        OpenLimits, OpenZarrError, OpenedZarr, PlanFiles, PoolOptions, ReadError, ReadPool, Root, Source, open_zarr,
+        read_plan, read_plan_below,
+    },
     zarr::ZarrProblem,
 };
-use std::{error::Error, fs, path::Path};
+use std::{error::Error, fs, path::Path, sync::Arc};
 use tempfile::TempDir;
 
 fn path(path: &str) -> ObjectPath {
@@ -349,6 +352,37 @@ fn no_array_leads_out_of_the_store() {
         let opened = open(folder.path(), "v3_consolidated.zarr").unwrap();
         let refused = opened.refusal(other).map(|error| matches!(error.problem, ZarrProblem::Path(_)));
         assert_eq!(refused, (!other.is_empty()).then_some(true), "{other}");
+    }
+}
+
+struct Files {
+    root: Root,
+}
+
+impl PlanFiles for Files {
+    fn numbered(&self, _: u32) -> Result<Arc<Source>, ReadError> {
+        panic!("no chunk is in a numbered file")
+    }
+
+    fn root(&self) -> Option<&Root> {
+        Some(&self.root)
+    }
+}
+
+#[test]
+fn a_pool_reads_whole_chunks() {
+    let folder = store("v3.zarr");
+    let opened = open(folder.path(), "v3.zarr").unwrap();
+    let files: Arc<dyn PlanFiles> = Arc::new(Files { root: Root::open(folder.path()).unwrap() });
+    let pool = ReadPool::new(&PoolOptions::default()).unwrap();
+    let whole = region([0, 0], [5, 4]);
+    for name in ["blosc", "transposed", "inner/shards_end", "inner/shards_start"] {
+        let array = opened.manifest.array(name).unwrap();
+        let plan = Arc::new(plan_region(array, &whole, &MergeLimits::default()).unwrap());
+        let mut goal = vec![0xee; plan.bytes() as usize];
+        pool.read(&plan, &files, &mut goal).unwrap();
+        let found = array.description().dtype.numbers(&goal, Endianness::NATIVE).unwrap();
+        assert_eq!(found, read(folder.path(), &opened.manifest, name, &whole).unwrap());
     }
 }
 

@@ -5,7 +5,7 @@
 //! ([`Codec::max_encoded_bytes`]), and the last one gives exactly the elements.
 //! A step holds its input, at most twice its output, and for Blosc three blocks, each no longer
 //! than the output: so a chunk takes at most seven times the size of its elements, and 512 KiB.
-//! Memory grows with the bytes that come, and not with the size that a header states.
+//! The size that a header states is never reserved beyond that of the elements.
 
 #[cfg(feature = "zarr")]
 mod bounded;

@@ -27,9 +27,9 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// The largest size of a file of metadata, in bytes. Reading takes up to about thirty times as
-    /// much memory, which a text of nothing but empty lists does.
-    pub const MAX_BYTES: usize = 16 << 20;
+    /// The largest size of a file of metadata, in bytes. Reading takes up to a hundred times as
+    /// much memory, for a text of nothing but empty lists.
+    pub const MAX_BYTES: usize = 4 << 20;
 
     /// Reads a `zarr.json`, which is at `file`. `below` leads to its folder from the `store`, and
     /// is empty for the store itself.

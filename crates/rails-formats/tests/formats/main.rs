@@ -5,6 +5,7 @@
 
 mod arrays;
 mod dataset;
+mod decode;
 mod manifests;
 mod map_binary;
 mod netcdf3;

@@ -316,9 +316,9 @@ fn metadata_are_limited() {
         text.resize(bytes, b' ');
         fs::write(&name, text).unwrap();
     };
-    write(16 << 20);
+    write(4 << 20);
     assert!(open(folder.path(), "a").is_ok());
-    write((16 << 20) + 1);
+    write((4 << 20) + 1);
     let error = open(folder.path(), "a").unwrap_err();
     assert!(matches!(&error, OpenZarrError::Zarr(error) if matches!(error.problem, ZarrProblem::TooLong { .. })));
     fs::remove_file(&name).unwrap();

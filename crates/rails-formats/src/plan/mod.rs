@@ -127,15 +127,22 @@ impl RegionPlan {
         self.dtype
     }
 
-    /// Fills `goal` with all of the region but its [fetches](Self::fetches). `read` fills its
-    /// buffer with the bytes of a file from an offset on.
+    /// Fills `goal` with the region. `read` fills its buffer with the bytes of a file from an
+    /// offset on.
     ///
     /// # Errors
     /// The first error of `read`; the goal is partly filled then.
     ///
     /// # Panics
-    /// If `goal` has not the size of the region.
-    pub fn read<E>(
+    /// If `goal` has not the size of the region, or the plan has [fetches](Self::fetches), which
+    /// [`read_plan`](crate::reader::read_plan) carries out.
+    pub fn read<E>(&self, goal: &mut [u8], read: impl FnMut(u32, u64, &mut [u8]) -> Result<(), E>) -> Result<(), E> {
+        assert!(self.fetches.is_empty(), "the plan has no chunks that are fetched whole");
+        self.read_but_fetches(goal, read)
+    }
+
+    /// Fills `goal` with all of the region but its fetches, as [`read`](Self::read) does.
+    pub(crate) fn read_but_fetches<E>(
         &self,
         goal: &mut [u8],
         mut read: impl FnMut(u32, u64, &mut [u8]) -> Result<(), E>,

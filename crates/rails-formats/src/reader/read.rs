@@ -61,7 +61,7 @@ fn carry_out<S: Borrow<Source>>(
 ) -> Result<(), ReadError> {
     // Reads are in the order of the files.
     let mut current: Option<(u32, S)> = None;
-    plan.read(goal, |object, offset, buffer| {
+    plan.read_but_fetches(goal, |object, offset, buffer| {
         if let Some((number, source)) = &current
             && *number == object
         {

@@ -10,9 +10,11 @@ use rails_array::{Region, Shape};
 use rails_formats::{
     data_type::{DataType, Endianness},
     decode::{DecodeError, decode},
-    manifest::{Codec, ObjectPath},
+    manifest::{
+        ArrayDescription, ArrayManifest, Attributes, ByteRange, ChunkSource, Codec, ObjectPath, Placement, Section,
+    },
     plan::{MergeLimits, plan_region},
-    reader::{OpenLimits, Root, Source, open_zarr, read_plan_below},
+    reader::{OpenLimits, ReadError, Root, Source, open_zarr, read_plan, read_plan_below},
 };
 use serde_json::json;
 use std::{fs, io::Write, path::Path, sync::Arc};
@@ -165,4 +167,76 @@ fn steps_between_may_be_longer_than_elements() {
     let codecs = [BYTES, Codec::Zstd, Codec::Crc32c];
     let error = decode(&codecs, &checked, 1000).unwrap_err();
     assert!(matches!(error, DecodeError::Codec { codec: "crc32c", .. }), "{error}");
+}
+
+fn zlib(bytes: &[u8]) -> Vec<u8> {
+    let mut zlib = ZlibEncoder::new(Vec::new(), Compression::default());
+    zlib.write_all(bytes).unwrap();
+    zlib.finish().unwrap()
+}
+
+/// A section of three chunks of 2 by 3 elements with these codecs: in a file, in the manifest, and
+/// nowhere. Axes are transposed, so the stored elements are 0, 3, 1, 4, 2, 5, and ten more.
+fn three_places(codecs: Vec<Codec>, encode: fn(&[u8]) -> Vec<u8>) -> (ArrayManifest, Vec<u8>) {
+    let [first, second] = [0_u16, 10].map(|more| {
+        let elements = [0, 3, 1, 4, 2, 5].map(|element: u16| (element + more).to_be_bytes());
+        encode(&elements.concat())
+    });
+    let range = ByteRange { object: 0, offset: 5, length: first.len() as u64 };
+    let section = Section {
+        extent: 6,
+        chunk_shape: Shape::new([2, 3]).unwrap(),
+        codecs,
+        placement: Placement::Listed(vec![
+            ChunkSource::Range(range),
+            ChunkSource::Inline(second),
+            ChunkSource::Missing,
+        ]),
+    };
+    let description = ArrayDescription {
+        name: "v".into(),
+        dtype: DataType::Uint16,
+        shape: Shape::new([6, 3]).unwrap(),
+        dimension_names: vec![None; 2],
+        fill_value: Some(vec![99, 0]),
+        attributes: Attributes::new(),
+    };
+    (ArrayManifest::new(description, 0, vec![section]).unwrap(), [&[0xee; 5], &first[..], &[0xee]].concat())
+}
+
+#[test]
+fn listed_chunks_are_decoded() {
+    let steps = || vec![Codec::Transpose { order: vec![1, 0] }, Codec::Bytes { endianness: Endianness::Big }];
+    let compressed = [steps(), vec![Codec::Zlib]].concat();
+    for (array, file) in [three_places(compressed, zlib), three_places(steps(), <[u8]>::to_vec)] {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.bin"), &file).unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let read = |start: [u64; 2], extents: [u64; 2]| {
+            let region = Region::new(start, Shape::new(extents).unwrap()).unwrap();
+            let plan = plan_region(&array, &region, &MergeLimits::default()).unwrap();
+            let mut goal = vec![0xee; plan.bytes() as usize];
+            read_plan(&plan, &mut goal, |_| root.source(&ObjectPath::new("a.bin").unwrap()))?;
+            Ok::<_, ReadError>(DataType::Uint16.numbers(&goal, Endianness::NATIVE).unwrap())
+        };
+        let whole = [0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15, 99, 99, 99, 99, 99, 99].map(f64::from);
+        assert_eq!(read([0, 0], [6, 3]).unwrap(), whole);
+        assert_eq!(read([1, 1], [4, 2]).unwrap(), [4, 5, 11, 12, 14, 15, 99, 99].map(f64::from));
+    }
+}
+
+#[test]
+fn corrupt_listed_chunks_are_errors() {
+    let codecs = vec![Codec::Transpose { order: vec![1, 0] }, BYTES, Codec::Zlib];
+    let (array, mut file) = three_places(codecs, zlib);
+    file[5] = 0;
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.bin"), &file).unwrap();
+    let root = Root::open(folder.path()).unwrap();
+    let plan = plan_region(&array, &Region::whole(&array.description().shape), &MergeLimits::default()).unwrap();
+    let error = read_plan(&plan, &mut [0; 36], |_| root.source(&ObjectPath::new("a.bin").unwrap())).unwrap_err();
+    let ReadError::Chunk { path, index, error: DecodeError::Codec { codec: "zlib", .. } } = &error else {
+        panic!("{error:?}")
+    };
+    assert_eq!((path.as_str(), &index[..]), ("a.bin", &[0, 0][..]));
 }

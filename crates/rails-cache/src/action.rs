@@ -1,7 +1,7 @@
 //! What a node asks its driver to do.
 
 use crate::{
-    block::{BlockId, BudgetId, RequestId, UpstreamId},
+    block::{BlockId, BudgetId, DownstreamId, RequestId, UpstreamId},
     error::Refusal,
 };
 
@@ -23,9 +23,11 @@ pub enum Action {
         /// The block.
         block: BlockId,
     },
-    /// Ask an upstream for the credit that it has not used. The driver answers with
-    /// [`Node::return_credit`](crate::Node::return_credit); blocks that the upstream has pushed
-    /// before may still come.
+    /// Ask an upstream for the credit that it has not used, all of it, behind the credit that it
+    /// was told of before. The driver answers with
+    /// [`Node::return_credit`](crate::Node::return_credit), or with
+    /// [`Node::lose_upstream`](crate::Node::lose_upstream) if the upstream does not; blocks that
+    /// the upstream has pushed before may still come. Readers may wait for these slots.
     Recall {
         /// The upstream.
         upstream: UpstreamId,
@@ -37,6 +39,16 @@ pub enum Action {
     Copy {
         /// The reader's request.
         request: RequestId,
+        /// The block.
+        block: BlockId,
+    },
+    /// Send a block to a node that has not asked for it, into its credit. The block's slots stay
+    /// until the driver says [`Node::presented`](crate::Node::presented).
+    Present {
+        /// The node.
+        downstream: DownstreamId,
+        /// The budget that its blocks count against here.
+        budget: BudgetId,
         /// The block.
         block: BlockId,
     },

@@ -1,6 +1,6 @@
 //! The names of blocks, and of the parties that a node knows.
 
-use rails_array::{BlockIndex, Layout, PartitionIndex, QueryError};
+use rails_array::{BlockIndex, BlockRange, Layout, PartitionIndex, QueryError, Region};
 use std::sync::Arc;
 
 /// A dataset that a node caches, numbered by the node's owner.
@@ -31,6 +31,10 @@ pub struct BudgetId(pub(crate) u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UpstreamId(pub u32);
 
+/// A node that asks this one for blocks, numbered by the node's owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DownstreamId(pub u32);
+
 /// A request, numbered by the node in the order of arrival: a smaller number is an older request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub(crate) u64);
@@ -47,6 +51,14 @@ pub(crate) struct Dataset {
 impl Dataset {
     pub(crate) fn new(layout: Arc<dyn Layout>, generation: Generation, element_bytes: u32, slot_bytes: u32) -> Self {
         Self { generation, layout, element_bytes, slot_bytes }
+    }
+
+    pub(crate) fn blocks_of(&self, region: &Region) -> Result<BlockRange, QueryError> {
+        self.layout.blocks_of(region)
+    }
+
+    pub(crate) fn bytes_of(&self, region: &Region) -> u64 {
+        region.elements().saturating_mul(u64::from(self.element_bytes))
     }
 
     /// Checks a number that comes from outside.

@@ -1,6 +1,6 @@
 //! The memory that one application has for one dataset.
 
-use crate::{block::DatasetId, future::Future, level::MemoryLevel, order::Order};
+use crate::{block::DatasetId, future::Future, level::MemoryLevel, order::Order, stats::BudgetStats};
 use rails_array::BlockIndex;
 use std::collections::VecDeque;
 
@@ -37,6 +37,7 @@ pub(crate) struct Budget {
     pub(crate) future: Future,
     /// Blocks to fetch ahead of time, in this order.
     pub(crate) ahead: VecDeque<BlockIndex>,
+    pub(crate) stats: BudgetStats,
 }
 
 /// Slots by the state of their blocks.

@@ -92,6 +92,14 @@ impl Collector {
         served.into_iter().find_map(|(_, victim)| victim)
     }
 
+    /// A request has got its slots, or is gone. Returns whether it was one that starved, so that
+    /// younger ones may pin blocks again.
+    pub(crate) fn forget(&mut self, request: RequestId) -> bool {
+        let before = self.starving.len();
+        self.starving.retain(|demand| demand.request != request);
+        self.starving.len() < before
+    }
+
     /// Whether a request has ceased to starve since the last call.
     pub(crate) fn take_relief(&mut self) -> bool {
         std::mem::take(&mut self.has_relieved)

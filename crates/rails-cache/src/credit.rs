@@ -13,7 +13,20 @@ pub(crate) struct Credits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Credit {
     slots: u32,
-    is_recalled: bool,
+    recall: Recall,
+}
+
+/// What became of a credit's recall.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Recall {
+    /// The upstream was not asked to return what it has.
+    #[default]
+    None,
+    /// The upstream was asked, and has not answered.
+    Asked,
+    /// The upstream has returned all that it has not used. The rest is for blocks that are on their
+    /// way, so asking again would bring nothing.
+    Answered,
 }
 
 impl Credits {
@@ -23,11 +36,13 @@ impl Credits {
 
     /// Whether an upstream was asked to return what it has.
     pub(crate) fn is_recalled(&self, upstream: UpstreamId, budget: BudgetId) -> bool {
-        self.credits.get(&(upstream, budget)).is_some_and(|credit| credit.is_recalled)
+        self.credits.get(&(upstream, budget)).is_some_and(|credit| credit.recall == Recall::Asked)
     }
 
     pub(crate) fn add(&mut self, upstream: UpstreamId, budget: BudgetId, slots: u32) {
-        self.credits.entry((upstream, budget)).or_default().slots += slots;
+        let credit = self.credits.entry((upstream, budget)).or_default();
+        credit.slots += slots;
+        credit.recall = Recall::None;
     }
 
     /// Ends a part of a credit, at most what is left of it. Returns how many slots that is.
@@ -41,18 +56,20 @@ impl Credits {
         ended
     }
 
-    /// A recall was answered: the upstream may get credit again.
+    /// A recall was answered, if there was one: the upstream may get credit again.
     pub(crate) fn end_recall(&mut self, upstream: UpstreamId, budget: BudgetId) {
-        if let Some(credit) = self.credits.get_mut(&(upstream, budget)) {
-            credit.is_recalled = false;
+        if let Some(credit) = self.credits.get_mut(&(upstream, budget))
+            && credit.recall == Recall::Asked
+        {
+            credit.recall = Recall::Answered;
         }
     }
 
-    /// Recalls every credit that is not recalled yet. Returns them.
+    /// Recalls every credit that was not recalled since it was last given. Returns them.
     pub(crate) fn recall_all(&mut self) -> Vec<(UpstreamId, BudgetId)> {
-        let open = self.credits.iter_mut().filter(|(_, credit)| !credit.is_recalled);
+        let open = self.credits.iter_mut().filter(|(_, credit)| credit.recall == Recall::None);
         let recalled = open.map(|(owner, credit)| {
-            credit.is_recalled = true;
+            credit.recall = Recall::Asked;
             *owner
         });
         recalled.collect()
@@ -64,11 +81,11 @@ impl Credits {
         of_upstream.map(|(_, budget)| *budget).collect()
     }
 
-    /// Every credit: whose, how many slots, and whether it is recalled.
+    /// Every credit: whose, how many slots, and how far its recall is.
     #[cfg(feature = "internals")]
-    pub(crate) fn all(&self) -> Vec<(u32, u32, u32, bool)> {
+    pub(crate) fn all(&self) -> Vec<(u32, u32, u32, u8)> {
         let flat = |((upstream, budget), credit): (&(UpstreamId, BudgetId), &Credit)| {
-            (upstream.0, budget.0, credit.slots, credit.is_recalled)
+            (upstream.0, budget.0, credit.slots, credit.recall as u8)
         };
         self.credits.iter().map(flat).collect()
     }

@@ -77,11 +77,19 @@ pub enum ReadError {
     #[error("no budget has the number {0}")]
     UnknownBudget(u32),
     /// The dataset has no such block.
-    #[error("dataset {} cannot be read", dataset.0)]
+    #[error("dataset {} has no such block", dataset.0)]
     NoSuchBlock {
         /// The dataset.
         dataset: DatasetId,
         /// The number that was asked for.
+        source: QueryError,
+    },
+    /// The region is none of the dataset's.
+    #[error("dataset {} has no such region", dataset.0)]
+    BadRegion {
+        /// The dataset.
+        dataset: DatasetId,
+        /// What does not fit.
         source: QueryError,
     },
 }

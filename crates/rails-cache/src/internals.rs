@@ -18,7 +18,7 @@ pub fn mutated(config: NodeConfig, now: Instant, mutation: Mutation) -> Node {
 
 /// One step of the access layer. Returns whether there was any.
 pub fn access(node: &mut Node) -> bool {
-    node.access()
+    node.step_access()
 }
 
 /// One step of the collector. Returns whether it has reclaimed a block.
@@ -28,24 +28,24 @@ pub fn collect(node: &mut Node, now: Instant) -> bool {
 
 /// One step of the work ahead. Returns whether it has asked for a block.
 pub fn speculate(node: &mut Node) -> bool {
-    node.speculate()
+    node.step_ahead()
 }
 
 /// Whether the work ahead would run.
 pub fn speculation_is_due(node: &Node) -> bool {
-    let parts = node.parts();
-    parts.may_speculate && parts.memory.budgets().any(|(_, budget)| !budget.ahead.is_empty())
+    let (store, _, ahead) = node.parts();
+    ahead.is_due() && store.memory.budgets().any(|(_, budget)| !budget.ahead.is_empty())
 }
 
 /// Whether the collector would run.
 pub fn collector_is_due(node: &Node) -> bool {
-    node.parts().collector.is_due()
+    node.parts().1.collector().is_due()
 }
 
 /// Whether the access layer would run.
 pub fn access_is_due(node: &Node) -> bool {
-    let parts = node.parts();
-    parts.requests.has_ready() || parts.may_feed && parts.requests.oldest_hungry().next().is_some()
+    let (_, access, _) = node.parts();
+    access.requests().has_ready() || access.may_feed() && access.has_hungry()
 }
 
 /// A block that holds slots.
@@ -65,6 +65,8 @@ pub struct HeldBlock {
     pub is_ahead: bool,
     /// Whether a reader has asked for it.
     pub is_used: bool,
+    /// Whether nobody is expected to use it again.
+    pub is_passed: bool,
     /// The ages of the requests that wait for it.
     pub waiters: Vec<usize>,
 }
@@ -122,16 +124,18 @@ pub struct NodeState {
     pub may_feed: bool,
     /// Whether there may be a block to fetch ahead of time.
     pub may_speculate: bool,
-    /// Credits: upstream, budget, slots, and whether they are recalled.
-    pub credits: Vec<(u32, u32, u32, bool)>,
+    /// Credits: upstream, budget, slots, and how far their recall is.
+    pub credits: Vec<(u32, u32, u32, u8)>,
 }
 
 /// The state of a node. Two nodes of equal states behave alike.
 pub fn state(node: &Node) -> NodeState {
-    let parts = node.parts();
-    let ids: Vec<RequestId> = parts.requests.iter().map(|(id, _)| id).collect();
+    let (store, access, ahead) = node.parts();
+    let (memory, requests, collector) = (&store.memory, access.requests(), access.collector());
+    let ids: Vec<RequestId> = requests.iter().map(|(id, _)| id).collect();
     let age = |id: &RequestId| ids.binary_search(id).expect("only requests that exist are in sets");
-    let table = parts.memory.table();
+    assert!(collector.starving().iter().all(|demand| age(&demand.request) < ids.len()));
+    let table = memory.table();
     let mut blocks: Vec<HeldBlock> = table
         .iter()
         .map(|entry| HeldBlock {
@@ -142,27 +146,28 @@ pub fn state(node: &Node) -> NodeState {
             pins: entry.pins,
             is_ahead: entry.is_ahead,
             is_used: entry.is_used,
+            is_passed: entry.is_passed,
             waiters: {
                 let index = table.find(&entry.block).expect("an entry is found");
-                parts.requests.waiters(index).iter().map(age).collect()
+                requests.waiters(index).iter().map(age).collect()
             },
         })
         .collect();
     blocks.sort_unstable();
-    let hunger = |id: RequestId| parts.requests.shortage(id).map(|shortage| shortage == Shortage::Node);
+    let hunger = |id: RequestId| requests.shortage(id).map(|shortage| shortage == Shortage::Node);
     let open = |(id, request): (RequestId, &Request)| OpenRequest {
         budget: request.budget.0,
         rest: request.stalled.into_iter().chain(request.rest.clone()).map(|index| index.0).collect(),
         open_blocks: request.open_blocks,
         held: request.held.iter().map(|block| block.index.0).collect(),
-        is_ready: parts.requests.is_ready(id),
+        is_ready: requests.is_ready(id),
         hunger: hunger(id),
         starves: {
-            let found = parts.collector.starving().iter().find(|demand| demand.request == id);
+            let found = collector.starving().iter().find(|demand| demand.request == id);
             found.map(|demand| demand.shortage == Shortage::Node)
         },
     };
-    let budgets = parts.memory.budgets().map(|(_, budget)| {
+    let budgets = memory.budgets().map(|(_, budget)| {
         let lists = budget.order.entries(table);
         let named = lists.into_iter().map(|list| list.into_iter().map(|entry| table.get(entry).block).collect());
         BudgetState {
@@ -174,14 +179,14 @@ pub fn state(node: &Node) -> NodeState {
         }
     });
     NodeState {
-        requests: parts.requests.iter().map(open).collect(),
+        requests: requests.iter().map(open).collect(),
         budgets: budgets.collect(),
-        free: parts.memory.free(),
-        level: parts.memory.level().number(),
-        collector_is_due: parts.collector.is_due(),
-        may_feed: parts.may_feed,
-        may_speculate: parts.may_speculate,
-        credits: parts.credits.all(),
+        free: memory.free(),
+        level: memory.level().number(),
+        collector_is_due: collector.is_due(),
+        may_feed: access.may_feed(),
+        may_speculate: ahead.is_due(),
+        credits: ahead.credits().all(),
         blocks,
     }
 }
@@ -193,10 +198,20 @@ pub fn action(node: &mut Node) -> Option<crate::action::Action> {
 
 /// The budgets of a node.
 pub fn budgets(node: &Node) -> Vec<crate::block::BudgetId> {
-    node.parts().memory.budgets().map(|(id, _)| id).collect()
+    node.parts().0.memory.budgets().map(|(id, _)| id).collect()
+}
+
+/// The slots that each budget uses.
+pub fn used(node: &Node) -> Vec<u32> {
+    node.parts().0.memory.budgets().map(|(_, budget)| budget.used.total()).collect()
+}
+
+/// How many blocks requests wait for, as often as they asked for each.
+pub fn awaited(node: &Node) -> usize {
+    node.parts().1.requests().iter().map(|(_, request)| request.awaited.len()).sum()
 }
 
 /// How many open requests are older than this one, if it is open.
 pub fn age(node: &Node, request: RequestId) -> Option<usize> {
-    node.parts().requests.iter().position(|(id, _)| id == request)
+    node.parts().1.requests().iter().position(|(id, _)| id == request)
 }

@@ -2,7 +2,8 @@
 
 /// A level from 0 (at most half is used) to 4 (more than 90 % is used).
 ///
-/// The collector reclaims more the higher the level is, and speculation takes less:
+/// The collector reclaims more the higher the level is. Speculation takes nothing that would raise
+/// the level to 3; those who choose its depth should follow the table's last column:
 ///
 /// | level | used | collector | speculation |
 /// |---|---|---|---|

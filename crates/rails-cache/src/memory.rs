@@ -10,7 +10,7 @@ use crate::{
     mutation::{Mutation, Mutations},
     order::{Order, Policy, Touch},
     slots::{SlotChain, SlotPool},
-    stats::MemoryUse,
+    stats::{BudgetStats, MemoryUse},
     table::{Entry, Place, State, Table},
 };
 use std::collections::VecDeque;
@@ -36,7 +36,7 @@ pub(crate) struct Memory {
 /// Why a block gets no slots now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Shortage {
-    /// Its budget has all slots that it may have.
+    /// The block's budget has all slots that it may have.
     Budget,
     /// Too few slots are free.
     Node,
@@ -94,6 +94,7 @@ impl Memory {
             stale: Vec::new(),
             future: Future::new(self.seed),
             ahead: VecDeque::new(),
+            stats: BudgetStats::default(),
         });
         Ok(BudgetId(id))
     }
@@ -144,6 +145,10 @@ impl Memory {
         self.pool.free() - self.credited
     }
 
+    pub(crate) fn max_block_slots(&self) -> u32 {
+        self.max_block_slots
+    }
+
     pub(crate) fn level(&self) -> MemoryLevel {
         self.level
     }
@@ -166,7 +171,7 @@ impl Memory {
 
     /// Whether a budget may take slots that no reader waits for, and leave `reserve` to readers.
     ///
-    /// They must not raise the memory to a level at which they would be reclaimed at once.
+    /// The slots must not raise the memory to a level at which they would be reclaimed at once.
     pub(crate) fn has_room_ahead(&self, budget: BudgetId, slots: u32, reserve: u32) -> bool {
         if self.room(budget, slots).is_err() || self.free() < slots.saturating_add(reserve) {
             return false;
@@ -222,7 +227,10 @@ impl Memory {
 
     /// A reader waits for a block in transit.
     pub(crate) fn mark_used(&mut self, entry: u32) {
-        self.table.get_mut(entry).is_used = true;
+        let entry = self.table.get_mut(entry);
+        let is_first_use = entry.is_ahead && !entry.is_used;
+        (entry.is_used, entry.is_passed) = (true, false);
+        self.budgets[entry.budget.0 as usize].stats.used += u64::from(is_first_use);
     }
 
     /// A block in transit is cached, pinned by nobody yet, and outside the order of reclamation.
@@ -251,25 +259,31 @@ impl Memory {
     }
 
     /// The dataset has a new generation: cached blocks of it that nobody pins are all to go.
-    pub(crate) fn retire(&mut self, dataset: DatasetId) {
+    /// Returns its budgets.
+    pub(crate) fn retire(&mut self, dataset: DatasetId) -> Vec<BudgetId> {
         let seed = self.seed;
-        let of_dataset = self.budgets.iter_mut().filter(|budget| budget.dataset == dataset);
-        of_dataset.for_each(|budget| budget.retire(seed));
+        let of_dataset = (0..).map(BudgetId).zip(&mut self.budgets).filter(|(_, budget)| budget.dataset == dataset);
+        let retired = of_dataset.map(|(id, budget)| {
+            budget.retire(seed);
+            id
+        });
+        retired.collect()
     }
 
-    /// Reclaims a block of a past generation. Returns `false` if there is none.
+    /// Empties a block of a past generation. Returns `false` if there is none that nobody pins.
     pub(crate) fn reclaim_stale(&mut self) -> bool {
-        let Some(budget) = self.budgets.iter_mut().find(|budget| !budget.stale.is_empty()) else { return false };
-        while let Some(order) = budget.stale.last_mut() {
-            let Some(entry) = order.victim() else {
+        let Self { budgets, table, .. } = self;
+        let victim = budgets.iter_mut().find_map(|budget| {
+            while let Some(order) = budget.stale.last_mut() {
+                if let Some(victim) = order.victim() {
+                    order.remove(table, victim);
+                    return Some(victim);
+                }
                 budget.stale.pop();
-                continue;
-            };
-            order.remove(&mut self.table, entry);
-            self.remove(entry);
-            return true;
-        }
-        self.reclaim_stale()
+            }
+            None
+        });
+        victim.map(|victim| self.remove(victim)).is_some()
     }
 
     /// A cached block of a past generation, which nobody pins and which has no place, is empty
@@ -294,9 +308,8 @@ impl Memory {
     /// Keeps a cached block from being reclaimed while a reader copies it.
     pub(crate) fn pin(&mut self, entry: u32) {
         self.lift(entry);
-        let entry = self.table.get_mut(entry);
-        entry.pins += 1;
-        entry.is_used = true;
+        self.table.get_mut(entry).pins += 1;
+        self.mark_used(entry);
     }
 
     /// A reader has copied. Returns whether nobody pins the block any more, which has then to be
@@ -312,6 +325,16 @@ impl Memory {
         let budget = self.table.get(entry).budget;
         let order = &mut self.budgets[budget.0 as usize].order;
         order.insert(&mut self.table, entry, touch);
+    }
+
+    /// Readers have used a block, and none is expected to use it again.
+    pub(crate) fn pass(&mut self, entry: u32) {
+        let found = self.table.get_mut(entry);
+        if found.is_used {
+            found.is_passed = true;
+            let order = &mut self.budgets[found.budget.0 as usize].order;
+            order.pass(&mut self.table, entry);
+        }
     }
 
     /// A block's next use has become known to its budget.
@@ -356,14 +379,18 @@ impl Memory {
     }
 
     fn remove(&mut self, entry: u32) {
-        let Entry { budget, state, pins, .. } = *self.table.get(entry);
+        let Entry { budget, state, pins, is_ahead, is_used, .. } = *self.table.get(entry);
         assert_eq!(pins, 0, "a block that a reader copies stays");
         let chain = self.table.remove(entry);
-        let used = &mut self.budget_mut(budget).used;
+        let Budget { used, stats, .. } = self.budget_mut(budget);
         match state {
             State::InTransit => used.in_transit -= chain.count(),
-            State::Cached => used.cached -= chain.count(),
+            State::Cached => {
+                used.cached -= chain.count();
+                stats.reclaimed += 1;
+            }
         }
+        stats.unused += u64::from(is_ahead && !is_used);
         self.pool.give_back(chain);
         self.update_levels(budget);
     }

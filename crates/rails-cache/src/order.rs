@@ -76,10 +76,8 @@ impl Order {
     pub(crate) fn insert(&mut self, table: &mut Table, entry: u32, touch: Touch) {
         let place = match (self.policy, touch.next_use) {
             (Policy::Hinted | Policy::Schedule, Some(position)) => self.insert_expected(entry, position),
-            (Policy::Schedule, None) => {
-                self.passed.push_back(table, entry);
-                Place::Passed
-            }
+            (Policy::Schedule, None) => self.insert_passed(table, entry),
+            _ if table.get(entry).is_passed => self.insert_passed(table, entry),
             _ => {
                 let group = self.touch_group(touch);
                 self.groups.groups[group as usize].blocks.push_back(table, entry);
@@ -95,6 +93,19 @@ impl Order {
             self.remove(table, entry);
             table.get_mut(entry).place = self.insert_expected(entry, position);
         }
+    }
+
+    /// Moves a block to those that nobody is expected to use again, unless its use is expected.
+    pub(crate) fn pass(&mut self, table: &mut Table, entry: u32) {
+        if matches!(table.get(entry).place, Place::Group(_)) {
+            self.remove(table, entry);
+            table.get_mut(entry).place = self.insert_passed(table, entry);
+        }
+    }
+
+    fn insert_passed(&mut self, table: &mut Table, entry: u32) -> Place {
+        self.passed.push_back(table, entry);
+        Place::Passed
     }
 
     fn insert_expected(&mut self, entry: u32, position: u64) -> Place {

@@ -10,7 +10,7 @@ use rails_array::{BlockIndex, BlockRange};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Blocks that a reader asks for, in the order in which it copies them.
+/// Blocks that a reader asks for, in the order in which they are asked for.
 #[derive(Debug, Clone)]
 pub struct Blocks(Kind);
 
@@ -62,7 +62,7 @@ impl Iterator for Blocks {
     }
 }
 
-/// A reader's request: blocks, in the order in which it copies them.
+/// A reader's request.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) budget: BudgetId,
@@ -74,11 +74,44 @@ pub(crate) struct Request {
     /// Blocks that are waited for or being copied, and their slots.
     pub(crate) open_blocks: u32,
     pub(crate) open_slots: u32,
+    /// The entries that the request waits for, as often as it asked for each.
+    pub(crate) awaited: SmallVec<[u32; 4]>,
     /// Blocks that are there and pinned, and not copied yet. Only a mutation has any.
     pub(crate) held: Vec<BlockId>,
 }
 
 impl Request {
+    pub(crate) fn new(budget: BudgetId, (dataset, generation): (DatasetId, Generation), rest: Blocks) -> Self {
+        Self {
+            budget,
+            dataset,
+            generation,
+            stalled: None,
+            rest,
+            open_blocks: 0,
+            open_slots: 0,
+            awaited: SmallVec::new(),
+            held: Vec::new(),
+        }
+    }
+
+    /// The request waits for a block of so many slots, or copies it.
+    pub(crate) fn open(&mut self, slots: u32) {
+        self.open_blocks += 1;
+        self.open_slots += slots;
+    }
+
+    /// The request does so no longer.
+    pub(crate) fn close(&mut self, slots: u32) {
+        self.open_blocks -= 1;
+        self.open_slots -= slots;
+    }
+
+    /// The block that a hungry request lacks the slots of.
+    pub(crate) fn lacking(&self) -> BlockId {
+        self.block(self.stalled.expect("a hungry request lacks a block"))
+    }
+
     pub(crate) fn next(&mut self) -> Option<BlockIndex> {
         self.stalled.take().or_else(|| self.rest.next())
     }
@@ -200,6 +233,7 @@ impl Requests {
     }
 
     pub(crate) fn wait(&mut self, entry: u32, id: RequestId) {
+        self.requests.get_mut(&id).expect("a request that waits exists").awaited.push(entry);
         let waiters = self.waiters.entry(entry).or_default();
         let at = waiters.partition_point(|other| *other < id);
         waiters.insert(at, id);
@@ -207,7 +241,13 @@ impl Requests {
 
     /// Ends the waiting for a block, and returns those who waited, the oldest first.
     pub(crate) fn take_waiters(&mut self, entry: u32) -> SmallVec<[RequestId; 2]> {
-        self.waiters.remove(&entry).unwrap_or_default()
+        let waiters = self.waiters.remove(&entry).unwrap_or_default();
+        for id in &waiters {
+            let awaited = &mut self.requests.get_mut(id).expect("a request that waits exists").awaited;
+            let at = awaited.iter().position(|other| *other == entry);
+            awaited.swap_remove(at.expect("a request knows what it waits for"));
+        }
+        waiters
     }
 
     /// Removes a request from every set. Returns it, if it was there.
@@ -215,11 +255,13 @@ impl Requests {
         let request = self.requests.remove(&id)?;
         self.ready.remove(&id);
         self.feed(id, request.budget);
-        if request.open_blocks > 0 {
-            self.waiters.retain(|_, waiters| {
-                waiters.retain(|other| *other != id);
-                !waiters.is_empty()
-            });
+        for entry in &request.awaited {
+            let waiters = self.waiters.get_mut(entry).expect("a block that a request awaits has waiters");
+            let at = waiters.binary_search(&id).expect("a request that awaits a block is among its waiters");
+            waiters.remove(at);
+            if waiters.is_empty() {
+                self.waiters.remove(entry);
+            }
         }
         Some(request)
     }

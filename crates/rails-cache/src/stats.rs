@@ -16,13 +16,14 @@ pub struct MemoryUse {
     pub credited: u32,
 }
 
-/// Counters of blocks, which only grow.
+/// Counters of a budget's blocks, which only grow.
 ///
-/// Every block that a reader is given is counted as one of `hits`, `ahead_hits`, `late_ahead`,
-/// `joined` and `misses`, when the node finds out what it has of it.
+/// Every block that a reader of the budget asks for is counted as one of `hits`, `ahead_hits`,
+/// `late_ahead`, `joined` and `misses`, when the node finds out what it has of it. A block that is
+/// reclaimed before its reader gets to it is asked for once more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct NodeStats {
+pub struct BudgetStats {
     /// Blocks that were cached, because a reader had asked for them before.
     pub hits: u64,
     /// Blocks that were cached ahead of time, at their first use.
@@ -35,16 +36,18 @@ pub struct NodeStats {
     pub misses: u64,
     /// Blocks that were fetched ahead of time.
     pub ahead_fetched: u64,
+    /// Blocks that were sent to a downstream node before it asked.
+    pub presented: u64,
     /// Blocks that an upstream pushed into its credit.
     pub pushed: u64,
-    /// Pushed blocks that the node had already.
+    /// Pushed blocks that were dropped, because the node had them already.
     pub pushed_twice: u64,
-    /// Pushed blocks that were dropped, because no credit covered them or their generation is past.
-    pub pushed_amiss: u64,
-    /// Blocks that came ahead of time, and were reclaimed before anyone used them.
+    /// Blocks of this budget that came ahead of time, and were then used by a reader of any budget.
+    pub used: u64,
+    /// Blocks of this budget that came ahead of time, and went before anyone used them.
     pub unused: u64,
-    /// Blocks that were reclaimed.
+    /// Blocks of this budget that were reclaimed, for room or because their generation is past.
     pub reclaimed: u64,
-    /// Blocks that could not be had.
+    /// Blocks of this budget that could not be had.
     pub failed: u64,
 }

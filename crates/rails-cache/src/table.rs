@@ -23,6 +23,8 @@ pub(crate) struct Entry {
     pub(crate) is_ahead: bool,
     /// Whether a reader has asked for the block since.
     pub(crate) is_used: bool,
+    /// Whether nobody is expected to use the block again.
+    pub(crate) is_passed: bool,
     links: Links,
 }
 
@@ -76,7 +78,18 @@ impl Table {
     /// Adds a block, which must not be there.
     pub(crate) fn insert(&mut self, block: BlockId, chain: SlotChain, budget: BudgetId, state: State) -> u32 {
         let (place, links) = (Place::Outside, Links::NONE);
-        let new = Entry { block, chain, budget, pins: 0, state, place, is_ahead: false, is_used: false, links };
+        let new = Entry {
+            block,
+            chain,
+            budget,
+            pins: 0,
+            state,
+            place,
+            is_ahead: false,
+            is_used: false,
+            is_passed: false,
+            links,
+        };
         let entry = match self.vacant.pop() {
             Some(entry) => {
                 self.entries[entry as usize] = new;

@@ -5,7 +5,8 @@
 
 use rails_array::{BlockGrid, BlockIndex, Grid, Region, Shape};
 use rails_cache::{
-    Action, BlockId, BudgetId, DatasetId, Fault, Generation, Limits, Node, NodeConfig, Policy, RequestId, UpstreamId,
+    Action, BlockId, BudgetId, BudgetStats, DatasetId, Fault, Generation, Limits, Node, NodeConfig, Policy, RequestId,
+    UpstreamId, internals,
 };
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng, seq::IndexedRandom};
 use std::{
@@ -21,6 +22,8 @@ struct Run {
     node: Node,
     now: Instant,
     budgets: Vec<(BudgetId, DatasetId)>,
+    /// The slots that each budget has at most.
+    maxima: Vec<u32>,
     generations: BTreeMap<DatasetId, Generation>,
     /// What each slot holds: a block, and the number of the slot in it.
     contents: Vec<Option<(BlockId, usize)>>,
@@ -34,6 +37,10 @@ struct Run {
     cancelled: BTreeSet<RequestId>,
     recalled: BTreeSet<(UpstreamId, BudgetId)>,
     credit: BTreeMap<BudgetId, u32>,
+    /// Blocks that readers were given.
+    given: u64,
+    /// Whether a request may have ended before it was given blocks that it waited for.
+    has_ended_early: bool,
     /// Everything that the node asked for, to be compared.
     log: Vec<Action>,
 }
@@ -41,31 +48,33 @@ struct Run {
 impl Run {
     fn new(seed: u64, hash_seed: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let slots = random.random_range(16..80);
+        let slots = if random.random_bool(0.5) { random.random_range(4..16) } else { random.random_range(16..80) };
         let max_block_slots = random.random_range(1..4);
         let config = NodeConfig {
             slots,
             slot_bytes: 16,
             max_block_slots,
-            window_slots: random.random_range(1..slots),
+            window_slots: if random.random_bool(0.3) { 1 } else { random.random_range(1..slots) },
             seed: hash_seed,
         };
         let now = Instant::now();
         let mut node = Node::new(config, now);
-        let mut budgets = Vec::new();
-        for dataset in (0..random.random_range(1..3)).map(DatasetId) {
+        let (mut budgets, mut maxima) = (Vec::new(), Vec::new());
+        for dataset in (0..random.random_range(1..4)).map(DatasetId) {
             let shape = Shape::new([random.random_range(8..30), random.random_range(8..30)]).unwrap();
             let block = Shape::new([random.random_range(1..3), u64::from(max_block_slots) * 2]).unwrap();
             let grid = Grid::new(BlockGrid::new(Region::whole(&shape), block).unwrap());
             node.declare_dataset(dataset, Arc::new(grid), 4, Generation(0)).unwrap();
-            for _ in 0..random.random_range(1..3) {
+            for _ in 0..random.random_range(1..4) {
                 let policies = [Policy::Lru, Policy::Mru, Policy::Hinted, Policy::Schedule];
                 let policy = *policies.choose(&mut random).unwrap();
-                let max = random.random_range(max_block_slots..=slots);
-                let min = random.random_range(0..=slots / 8).min(max);
+                let is_tight = random.random_bool(0.3);
+                let max = if is_tight { max_block_slots } else { random.random_range(max_block_slots..=slots) };
+                let min = random.random_range(0..=slots / 3).min(max);
                 let limits = Limits { min, max, weight: random.random_range(1..4) };
                 if let Ok(budget) = node.declare_budget(dataset, limits, policy) {
                     budgets.push((budget, dataset));
+                    maxima.push(max);
                 }
             }
         }
@@ -75,6 +84,7 @@ impl Run {
             now,
             generations: budgets.iter().map(|(_, dataset)| (*dataset, Generation(0))).collect(),
             budgets,
+            maxima,
             contents: vec![None; slots as usize],
             asked: Vec::new(),
             copying: Vec::new(),
@@ -82,6 +92,8 @@ impl Run {
             cancelled: BTreeSet::new(),
             recalled: BTreeSet::new(),
             credit: BTreeMap::new(),
+            given: 0,
+            has_ended_early: false,
             log: Vec::new(),
         }
     }
@@ -136,6 +148,7 @@ impl Run {
                 1 => {
                     let generation = Generation(self.generations[&dataset].0 + 1);
                     self.generations.insert(dataset, generation);
+                    self.has_ended_early = true;
                     self.node.replace(dataset, generation).unwrap();
                 }
                 2 => {
@@ -156,11 +169,16 @@ impl Run {
         }
     }
 
-    /// Blocks of no dataset in particular: some of them may not exist.
+    /// Blocks of no dataset in particular: some of them may not exist, some may be named twice.
     fn blocks(&mut self) -> Vec<BlockIndex> {
         let first = self.random.random_range(0..60);
         let step = self.random.random_range(1..4);
-        (0..self.random.random_range(0..12)).map(|number| BlockIndex(first + number * step)).collect()
+        let mut blocks: Vec<_> =
+            (0..self.random.random_range(0..12)).map(|number| BlockIndex(first + number * step)).collect();
+        if self.random.random_bool(0.3) {
+            blocks.extend(blocks.clone());
+        }
+        blocks
     }
 
     fn answer(&mut self) {
@@ -170,6 +188,7 @@ impl Run {
         let which = self.random.random_range(0..self.asked.len());
         let (block, slots) = self.asked.swap_remove(which);
         if self.random.random_range(0..12) == 0 {
+            self.has_ended_early = true;
             assert!(self.node.failed(block, Fault::Unreachable));
             return;
         }
@@ -196,8 +215,15 @@ impl Run {
     }
 
     fn push(&mut self, budget: BudgetId, dataset: DatasetId) {
-        let index = BlockIndex(self.random.random_range(0..80));
-        let block = BlockId { dataset, generation: self.generations[&dataset], index };
+        let index = match self.asked.choose(&mut self.random) {
+            Some((asked, _)) if self.random.random_bool(0.3) => asked.index,
+            _ => BlockIndex(self.random.random_range(0..80)),
+        };
+        let current = self.generations[&dataset];
+        let others = [Generation(current.0.saturating_sub(1)), Generation(current.0 + 1)];
+        let is_current = self.random.random_bool(0.8);
+        let generation = if is_current { current } else { *others.choose(&mut self.random).unwrap() };
+        let block = BlockId { dataset, generation, index };
         let before = self.node.usage();
         let is_taken = self.node.pushed(UPSTREAM, budget, block, self.now);
         let slots: Vec<u32> = self.node.slots(&block).collect();
@@ -221,6 +247,7 @@ impl Run {
     fn cancel(&mut self) {
         let Some((request, _)) = self.open.pop_first() else { return };
         self.cancelled.insert(request);
+        self.has_ended_early = true;
         self.node.cancel(request);
     }
 
@@ -238,6 +265,8 @@ impl Run {
                     self.recalled.insert((upstream, budget));
                 }
                 Action::Copy { request, block } => {
+                    self.given += 1;
+                    assert_eq!(block.generation, self.generations[&block.dataset], "a block of the past was given");
                     if let Some(left) = self.open.get_mut(&request) {
                         let at = left.iter().position(|index| *index == block.index);
                         left.remove(at.expect("a request is given blocks that it asked for, once"));
@@ -245,6 +274,7 @@ impl Run {
                     let slots = self.node.slots(&block).collect();
                     self.copying.push((request, block, slots));
                 }
+                Action::Present { .. } => unreachable!("nobody is downstream"),
                 Action::Done { request } => {
                     let left = self.open.remove(&request).expect("a request is done once");
                     assert_eq!(left, [], "a request is done with blocks left");
@@ -262,6 +292,17 @@ impl Run {
         let asked: usize = self.asked.iter().map(|(_, slots)| slots.len()).sum();
         assert_eq!(usage.in_transit as usize, asked);
         assert_eq!(usage.credited, self.credit.values().sum::<u32>());
+        let used = internals::used(&self.node);
+        assert!(used.iter().zip(&self.maxima).all(|(used, max)| used <= max), "{used:?} of {:?} slots", self.maxima);
+        let stats: Vec<_> = self.budgets.iter().map(|(budget, _)| self.node.stats(*budget)).collect();
+        let found =
+            |stats: &BudgetStats| stats.hits + stats.ahead_hits + stats.late_ahead + stats.joined + stats.misses;
+        let found: u64 = stats.iter().map(found).sum();
+        let counted = self.given + internals::awaited(&self.node) as u64;
+        assert!(found == counted || found > counted && self.has_ended_early, "{stats:?} of {counted} blocks");
+        if self.asked.is_empty() && self.copying.is_empty() && self.recalled.is_empty() {
+            assert!(self.open.is_empty(), "requests wait for nothing: {:?}", self.open);
+        }
         let timeout = self.node.poll_timeout();
         assert!(timeout.is_none_or(|timeout| timeout > self.now), "the node has to be polled again at once");
     }

@@ -43,9 +43,10 @@
 //!
 //! # Bounds
 //! Bytes of a file never cause a panic. A header takes memory in proportion to the bytes that are
-//! there, and never by a count that it states. Offsets and sizes are checked where they are
-//! computed, so a wrong one is an error that names its field. A chunk is decoded to the size of its
-//! elements, and no further.
+//! there, up to fifteen times as much, and its manifest up to twenty-five times; neither takes any
+//! by a count that the header states. Offsets and sizes are checked where they are computed, so a
+//! wrong one is an error that names its field. A chunk is decoded to the size of its elements, and
+//! no further.
 //!
 //! # Features
 //! `zarr`, off by default: Zarr folders, and compressed chunks. Without it, both are errors that

@@ -1,4 +1,7 @@
-//! Memory that headers take which lie about their lengths.
+//! Memory of headers and manifests, also of those that lie about their lengths, and of datasets.
+
+// The files that are read are written by the tests.
+#![allow(clippy::disallowed_methods)]
 
 use allocation_counter::measure;
 use flate2::{
@@ -10,12 +13,14 @@ use rails_formats::{
     data_type::{DataType, Endianness},
     dataset::DatasetFile,
     decode::decode,
+    header::{MAX_AXIS_NAMES_BYTES, Step},
     manifest::{
         ArrayDescription, ArrayManifest, Attributes, ChunkKey, ChunkSource, Codec, KeyedChunks, Manifest,
         ManifestError, ObjectPath, Placement, Section, Separator,
     },
     map_binary, netcdf3,
     plan::{MergeLimits, plan_region},
+    reader::{OpenLimits, Root, open_dataset},
     zarr::Hierarchy,
 };
 use std::io::Write;
@@ -60,6 +65,81 @@ fn memory_is_in_proportion_to_the_header() {
 }
 
 #[test]
+fn short_attributes_are_in_proportion_too() {
+    // No dimensions; as many attributes as 4 bytes can name, each without values.
+    let mut bytes = vec![b'C', b'D', b'F', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12];
+    bytes.extend(30_000_u32.to_be_bytes());
+    for number in 0..30_000_u32 {
+        bytes.extend(4_u32.to_be_bytes());
+        bytes.extend(format!("{number:04x}").as_bytes());
+        bytes.extend([2_u32, 0].map(u32::to_be_bytes).concat());
+    }
+    bytes.extend([0; 8]);
+    let used = measure(|| assert!(netcdf3::Header::parse(&bytes, bytes.len() as u64).is_ok()));
+    assert!(used.bytes_max < 10 * bytes.len() as u64, "{} bytes of {}", used.bytes_max, bytes.len());
+
+    let mut writer = map_binary::Writer::new(map_binary::Layout::Interleaved);
+    (0..4000_u32).for_each(|number| writer.attribute(&format!("{number:03x}"), "").unwrap());
+    let bytes = writer.header().unwrap();
+    let used = measure(|| assert!(map_binary::Header::parse(&bytes, bytes.len() as u64).is_ok()));
+    assert!(used.bytes_max < 15 * bytes.len() as u64, "{} bytes of {}", used.bytes_max, bytes.len());
+}
+
+#[test]
+fn a_manifest_is_in_proportion_to_the_header() {
+    let mut writer = map_binary::Writer::new(map_binary::Layout::Interleaved);
+    writer.dimension("x", "", &[]).unwrap();
+    for number in 0..2000_u32 {
+        writer.variable(&format!("{number:03x}"), "", DataType::Int8, &[0], Some(&[0])).unwrap();
+    }
+    let bytes = writer.header().unwrap();
+    let Ok(Step::Done(header)) = map_binary::Header::parse(&bytes, bytes.len() as u64) else { panic!("a header") };
+    let path = ObjectPath::new("a").unwrap();
+    let used = measure(|| assert!(header.index(path, bytes.len() as u64).is_ok()));
+    assert!(used.bytes_max < 25 * bytes.len() as u64, "{} bytes of {}", used.bytes_max, bytes.len());
+}
+
+/// A NetCDF-3 header of variables with 32 axes of one dimension, whose name has so many bytes.
+fn named_axes(name_bytes: u32, variables: u32) -> Vec<u8> {
+    let number = |value: u32| value.to_be_bytes().to_vec();
+    let mut bytes = [&netcdf3_dimensions(1, 1)[..12], &number(1), &number(name_bytes)].concat();
+    bytes.extend(vec![b'x'; name_bytes as usize]);
+    bytes.extend([1, 0, 0, 11, variables].map(u32::to_be_bytes).concat());
+    for variable in 0..variables {
+        bytes.extend([number(4), format!("{variable:04x}").into_bytes(), number(32), vec![0; 128 + 8]].concat());
+        bytes.extend([1, 1, 1 << 30].map(u32::to_be_bytes).concat());
+    }
+    bytes
+}
+
+#[test]
+fn names_of_axes_are_bounded() {
+    let index = |bytes: &[u8]| {
+        let Ok(Step::Done(header)) = netcdf3::Header::parse(bytes, u64::MAX) else { panic!("a header") };
+        let mut result = None;
+        let used = measure(|| result = Some(header.index(ObjectPath::new("a").unwrap(), u64::MAX).map(drop)));
+        (result.unwrap(), used.bytes_max)
+    };
+    let name_bytes = (MAX_AXIS_NAMES_BYTES / 32 / 8) as u32;
+    let (result, used) = index(&named_axes(name_bytes, 8));
+    assert_eq!(result, Ok(()));
+    assert!(used < MAX_AXIS_NAMES_BYTES + (1 << 20), "{used} bytes");
+    assert_eq!(index(&named_axes(name_bytes, 9)).0, Err(netcdf3::IndexError::AxisNames));
+
+    let mut writer = map_binary::Writer::new(map_binary::Layout::Interleaved);
+    writer.dimension(&"x".repeat(60_000), "", &[0.0]).unwrap();
+    let mut index = |name: &str| {
+        writer.variable(name, "", DataType::Int8, &[0; 32], None).unwrap();
+        let bytes = writer.header().unwrap();
+        let Ok(Step::Done(header)) = map_binary::Header::parse(&bytes, u64::MAX) else { panic!("a header") };
+        header.index(ObjectPath::new("a").unwrap(), u64::MAX).map(drop)
+    };
+    let fit = MAX_AXIS_NAMES_BYTES / 32 / 60_000;
+    assert!((0..fit).all(|number| index(&format!("v{number}")).is_ok()));
+    assert_eq!(index("last"), Err(map_binary::IndexError::AxisNames));
+}
+
+#[test]
 fn a_manifest_reserves_no_stated_length() {
     // A list of objects of a stated length without any.
     let mut bytes = vec![0xff; 10];
@@ -71,26 +151,43 @@ fn a_manifest_reserves_no_stated_length() {
 }
 
 #[test]
-fn a_manifest_of_missing_chunks_is_bounded() {
-    let description = ArrayDescription {
-        name: "v".into(),
-        dtype: DataType::Int8,
-        shape: Shape::new([100_000]).unwrap(),
-        dimension_names: vec![None],
-        fill_value: None,
-        attributes: Attributes::new(),
+fn a_large_manifest_takes_no_memory() {
+    // Version, no files, one array with the name `v` of int8, no axes and attributes; one section.
+    let section = [2, 0, 1, 1, b'v', 0, 0, 0, 0, 0, 0, 1, 1, 0, 1, 0, 0];
+    let chunks = Manifest::MAX_DECODED_BYTES as usize / size_of::<ChunkSource>();
+    // Postcard's numbers have 7 bits a byte, the lowest first; the last ones may be zero.
+    let count = (0..5).map(|at| (chunks >> (7 * at)) as u8 & 0x7f | if at < 4 { 0x80 } else { 0 });
+    // A list of missing chunks, and no attributes.
+    let bytes = [&section[..], &[1], &count.collect::<Vec<_>>(), &vec![2; chunks], &[0]].concat();
+    assert!(bytes.len() < Manifest::MAX_ENCODED_BYTES);
+    let mut result = None;
+    let used = measure(|| result = Some(Manifest::decode(&bytes)));
+    assert!(matches!(result, Some(Err(ManifestError::TooLarge { .. }))), "{result:?}");
+    assert_eq!(used.bytes_max, 0);
+}
+
+#[test]
+fn a_dataset_keeps_no_other_arrays() {
+    let folder = tempfile::tempdir().unwrap();
+    let array = |number: u32| {
+        format!("[[array]]\nname = \"v{number}\"\nformat = \"map-binary\"\nfiles = \"*.map\"\nalong = \"t\"\n")
     };
-    let section = Section {
-        extent: 100_000,
-        chunk_shape: Shape::new([1]).unwrap(),
-        codecs: vec![Codec::Bytes { endianness: Endianness::Big }],
-        placement: Placement::Listed(vec![ChunkSource::Missing; 100_000]),
-    };
-    let array = ArrayManifest::new(description, 0, vec![section]).unwrap();
-    let bytes = Manifest::new(vec![], vec![array], Attributes::new()).unwrap().encode();
-    assert!(bytes.len() < 100_100, "{} bytes", bytes.len());
-    let used = measure(|| assert!(Manifest::decode(&bytes).is_ok()));
-    assert!(used.bytes_max < 100 * bytes.len() as u64, "{} bytes of {}", used.bytes_max, bytes.len());
+    let arrays: String = (0..8).map(array).collect();
+    std::fs::write(folder.path().join("d.toml"), format!("[dataset]\nname = \"d\"\n{arrays}")).unwrap();
+    let mut writer = map_binary::Writer::new(map_binary::Layout::Interleaved);
+    writer.dimension("t", "h", &[0.0]).unwrap();
+    for number in 0..8 {
+        writer.variable(&format!("v{number}"), &"K".repeat(4000), DataType::Int8, &[0], None).unwrap();
+    }
+    for file in 0..40 {
+        let bytes = [writer.header().unwrap(), vec![0; 8]].concat();
+        std::fs::write(folder.path().join(format!("{file}.map")), bytes).unwrap();
+    }
+    let root = Root::open(folder.path()).unwrap();
+    let path = ObjectPath::new("d.toml").unwrap();
+    let used = measure(|| assert!(open_dataset(&root, &path, &OpenLimits::default()).is_ok()));
+    // Each array of each file has its unit, and all arrays of each would be eight times as much.
+    assert!(used.bytes_max < 2 * 8 * 40 * 4000, "{} bytes", used.bytes_max);
 }
 
 #[test]

@@ -25,7 +25,7 @@ use std::{
 pub(crate) struct Tier {
     /// The tests that are drawn from seeds, by their program and module, and the seeds, as
     /// `RAILS_SEEDS` has them.
-    drawn: [(&'static str, &'static str, &'static str); 4],
+    drawn: [(&'static str, &'static str, &'static str); 5],
     /// How long each may take, as timeout(1) has it: a stream that stands still in a way that the
     /// simulation does not see must not hold up the rest.
     longest: &'static str,
@@ -48,6 +48,7 @@ impl Tier {
             ("simulation", "properties::", "0..1000"),
             ("lossy_paths", "properties::", "0..20000"),
             ("random_runs", "random_runs_", "0..20000"),
+            ("two_nodes", "random_runs_", "0..20000"),
         ],
         longest: "30m",
         fuzz: (Build::Quick, 1),
@@ -62,6 +63,7 @@ impl Tier {
             ("simulation", "properties::", "0..100000"),
             ("lossy_paths", "properties::", "0..1000000"),
             ("random_runs", "random_runs_", "0..1000000"),
+            ("two_nodes", "random_runs_", "0..1000000"),
         ],
         longest: "4h",
         fuzz: (Build::Optimized, 60),

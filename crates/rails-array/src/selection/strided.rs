@@ -12,8 +12,9 @@ use std::fmt;
 /// A selected axis may be dropped, as an index drops it in numpy: it has one coordinate, and the
 /// result has no such axis.
 ///
-/// Two selections are equal if they select the same elements and drop the same axes; a step has no
-/// meaning on an axis with fewer than two elements, and is 1 there.
+/// Two selections with elements are equal if they select the same ones and drop the same axes; a
+/// step has no meaning on an axis with fewer than two elements, and is 1 there. Those without
+/// elements have a place, as regions have.
 ///
 /// ```
 /// use rails_array::{Region, Selection, Shape};

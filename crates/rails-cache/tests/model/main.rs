@@ -17,6 +17,8 @@ const SMALLEST: Site = Site {
     slots: 2,
     odd_block_slots: 1,
     mins: &[0],
+    max: u32::MAX,
+    window_slots: u32::MAX,
     policy: Policy::Lru,
     request_blocks: 1,
     requests: 1,
@@ -33,8 +35,10 @@ const LONG_BLOCKS: Site = Site { slots: 3, odd_block_slots: 2, ..TWO_REQUESTS };
 const PREFETCH: Site = Site { blocks: 2, may_prefetch: true, ..LONG_BLOCKS };
 const CREDIT: Site = Site { blocks: 2, max_credit: 2, ..LONG_BLOCKS };
 const TWO_BUDGETS: Site = Site { blocks: 3, slots: 3, mins: &[2, 0], ..TWO_REQUESTS };
+/// Budgets in which the longest block fits alone.
+const SMALL_BUDGETS: Site = Site { blocks: 3, slots: 4, mins: &[0, 0], max: 2, ..LONG_BLOCKS };
 
-const INSTANCES: [Site; 14] = [
+const INSTANCES: [Site; 17] = [
     SMALLEST,
     TWO_REQUESTS,
     Site { blocks: 5, ..TWO_REQUESTS },
@@ -45,10 +49,13 @@ const INSTANCES: [Site; 14] = [
     FAILURES,
     LONG_BLOCKS,
     Site { slots: 4, request_blocks: 2, blocks: 3, ..LONG_BLOCKS },
+    Site { slots: 4, request_blocks: 2, blocks: 3, window_slots: 1, ..LONG_BLOCKS },
     Site { may_fail: true, ..LONG_BLOCKS },
     TWO_BUDGETS,
+    SMALL_BUDGETS,
     PREFETCH,
     CREDIT,
+    Site { may_fail: true, max_credit: 1, ..CREDIT },
 ];
 
 /// The properties that some state of a site breaks.

@@ -23,6 +23,10 @@ pub(crate) struct Site {
     pub(crate) odd_block_slots: u32,
     /// The guaranteed slots of each budget.
     pub(crate) mins: &'static [u32],
+    /// The slots that each budget has at most.
+    pub(crate) max: u32,
+    /// The slots that a request takes at a time.
+    pub(crate) window_slots: u32,
     pub(crate) policy: Policy,
     /// How many neighbouring blocks a request asks for.
     pub(crate) request_blocks: u64,
@@ -181,7 +185,7 @@ impl Site {
             slots: self.slots,
             slot_bytes: 1,
             max_block_slots: self.odd_block_slots,
-            window_slots: self.slots,
+            window_slots: self.window_slots,
             seed: 0,
         };
         let now = now();
@@ -193,7 +197,7 @@ impl Site {
         node.declare_dataset(DATASET, Arc::new(layout), 1, Generation(0))
             .expect("the model's dataset is declared once");
         for min in self.mins {
-            let limits = Limits { min: *min, ..Limits::default() };
+            let limits = Limits { min: *min, max: self.max, ..Limits::default() };
             node.declare_budget(DATASET, limits, self.policy).expect("the model's budgets fit");
         }
         let view = View {
@@ -297,6 +301,7 @@ impl State {
             Action::Fetch { block, .. } => self.view.asked.push_back(block),
             Action::Raise { .. } => {}
             Action::Recall { .. } => self.view.is_recalled = true,
+            Action::Present { .. } => unreachable!("nobody is downstream"),
             Action::Copy { request, block } => {
                 self.is_progress |= self.watched == Some(request);
                 copies.push((request, block));
@@ -382,6 +387,7 @@ impl Model for Site {
                 let of = |held: &HeldBlock| site.slots_of(held.block.index);
                 let promised: u32 = state.view.node.budgets.iter().map(|budget| budget.used[2]).sum();
                 state.view.node.blocks.iter().map(of).sum::<u32>() + promised <= site.slots
+                    && state.view.node.budgets.iter().all(|budget| budget.used.iter().sum::<u32>() <= site.max)
             }),
             Property::always(NO_LEAK, |site: &Self, state: &State| {
                 let node = &state.view.node;

@@ -1,6 +1,7 @@
 //! Coordinates along the axis of an array's files: where they come from, and their gaps.
 
-use crate::manifest::{Attributes, ObjectPath};
+use super::difference::{Difference, attribute_difference};
+use crate::manifest::{ArrayDescription, Attributes, ObjectPath};
 use serde::Deserialize;
 
 /// The source of the coordinates along an array's axis.
@@ -8,7 +9,8 @@ use serde::Deserialize;
 #[serde(tag = "from", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum CoordinateSource {
-    /// A one-dimensional variable of each file, whose values the caller reads.
+    /// A one-dimensional variable of each file, whose values the caller reads. They are taken as
+    /// they are stored, so that its units have to be alike in all files.
     Variable {
         /// The name of the variable. Default: the axis.
         name: Option<String>,
@@ -61,6 +63,18 @@ pub enum CoordinateError {
         file: ObjectPath,
         /// The variable.
         variable: String,
+    },
+    /// The values of the variable have another meaning than those in the first file.
+    #[error("the variable `{variable}` differs in the file `{file}` from that in `{first}`: {difference}")]
+    Meaning {
+        /// The file.
+        file: ObjectPath,
+        /// The first file.
+        first: ObjectPath,
+        /// The variable.
+        variable: String,
+        /// The difference.
+        difference: Box<Difference>,
     },
     /// The file has no such attribute, or no numbers in it.
     #[error("the file `{file}` has no numbers in the attribute `{attribute}`")]
@@ -139,6 +153,8 @@ pub(super) struct FileSteps<'a> {
     pub(super) attributes: &'a Attributes,
     /// The values of the coordinate variable, if they were read.
     pub(super) values: Option<&'a [f64]>,
+    /// The coordinate variable.
+    pub(super) line: Option<&'a ArrayDescription>,
 }
 
 impl CoordinateSource {
@@ -155,6 +171,7 @@ impl CoordinateSource {
         if steps > Self::MAX_STEPS {
             return Err(CoordinateError::TooMany { steps });
         }
+        check_meaning(files)?;
         let all = match self {
             Self::List { values } => {
                 if values.len() as u64 != steps {
@@ -209,6 +226,21 @@ fn number_in(pattern: &str, name: &str) -> Option<f64> {
     // Names such as `inf` and `nan` are numbers for the parser, and digits are meant.
     let is_number = number.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b'+'));
     if is_number { number.parse().ok() } else { None }
+}
+
+/// Checks that the coordinate variables of all files count in the same units.
+fn check_meaning(files: &[FileSteps<'_>]) -> Result<(), CoordinateError> {
+    let mut lines = files.iter().filter_map(|file| Some((file.file, file.line?)));
+    let Some((first, expected)) = lines.next() else { return Ok(()) };
+    lines.try_for_each(|(file, found)| {
+        let Some(difference) = attribute_difference(&found.attributes, &expected.attributes) else { return Ok(()) };
+        Err(CoordinateError::Meaning {
+            file: file.clone(),
+            first: first.clone(),
+            variable: found.name.clone(),
+            difference: Box::new(difference),
+        })
+    })
 }
 
 /// Checks that coordinates ascend or descend, and finds their gaps.

@@ -113,6 +113,14 @@ impl ArraySource {
         self.place_of(file).is_some()
     }
 
+    /// The name of the variable that the coordinates come from, if they come from one.
+    pub(crate) fn coordinate_variable(&self) -> Option<&str> {
+        match (&self.coordinate, &self.along) {
+            (Some(CoordinateSource::Variable { name }), Some(along)) => Some(name.as_ref().unwrap_or(along)),
+            _ => None,
+        }
+    }
+
     /// The number of the first pattern that a file's name matches.
     pub(super) fn place_of(&self, file: &ObjectPath) -> Option<usize> {
         self.files.iter().position(|pattern| pattern.matches(file))

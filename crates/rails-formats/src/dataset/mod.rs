@@ -28,6 +28,7 @@
 //! ```
 
 mod coordinate;
+mod difference;
 mod document;
 mod error;
 mod file;
@@ -39,10 +40,11 @@ mod stitch;
 mod stitch_error;
 
 pub use coordinate::{CoordinateError, CoordinateSource, Gap};
+pub use difference::Difference;
 pub use document::{Format, Order};
 pub use error::{DatasetFileError, DatasetFileProblem};
 pub use file::{ArraySource, DatasetFile, Principal, View};
 pub use pattern::FilePattern;
 pub use source::SourceFile;
 pub use stitch::{Stitched, StitchedArray};
-pub use stitch_error::{Difference, StitchError};
+pub use stitch_error::StitchError;

@@ -2,11 +2,12 @@
 
 use super::{
     coordinate::{FileSteps, Gap},
+    difference::{difference, names},
     file::{ArraySource, DatasetFile},
     order,
     pattern::FilePattern,
     source::SourceFile,
-    stitch_error::{Difference, StitchError},
+    stitch_error::StitchError,
 };
 use crate::manifest::{ArrayDescription, ArrayManifest, Attributes, Manifest, ManifestProblem, ObjectPath, Section};
 use rails_array::Shape;
@@ -42,8 +43,9 @@ impl DatasetFile {
     /// any order: those that [match](ArraySource::matches).
     ///
     /// An array's attributes are those in its first file; those that give the elements their
-    /// meaning (`add_offset`, `missing_value`, `scale_factor`, `units`) have to be alike in
-    /// all. Gaps of the coordinates are no errors, and are part of the result.
+    /// meaning (`_Unsigned`, `add_offset`, `calendar`, `missing_value`, `scale_factor`, `units`)
+    /// have to be alike in all, and so have those of a coordinate variable. Gaps of the
+    /// coordinates are no errors, and are part of the result.
     ///
     /// # Errors
     /// [`StitchError`] names the array and the file that does not fit the others, and how.
@@ -107,6 +109,10 @@ impl ArraySource {
                 patterns: self.files.iter().map(FilePattern::to_string).collect(),
             });
         }
+        let is_alone = |pattern: &&FilePattern| !files.iter().any(|file| pattern.matches(&file.file));
+        if let Some(pattern) = self.files.iter().find(is_alone) {
+            return Err(StitchError::NoFiles { array, patterns: vec![pattern.to_string()] });
+        }
         files.sort_by(|one, other| one.file.cmp(&other.file));
         if let Some(pair) = files.windows(2).find(|pair| pair[0].file == pair[1].file) {
             return Err(StitchError::DuplicateFile { array, file: pair[0].file.clone() });
@@ -159,6 +165,7 @@ impl ArraySource {
         steps: &[(ObjectPath, u64)],
     ) -> Result<(Option<Vec<f64>>, Vec<Gap>), StitchError> {
         let (Some(source), Some(along)) = (&self.coordinate, &self.along) else { return Ok((None, Vec::new())) };
+        let variable = self.coordinate_variable();
         let files: Vec<FileSteps<'_>> = files
             .iter()
             .zip(steps)
@@ -167,6 +174,7 @@ impl ArraySource {
                 steps: *steps,
                 attributes: file.manifest.attributes(),
                 values: file.coordinates.as_deref(),
+                line: variable.and_then(|variable| file.manifest.array(variable)).map(ArrayManifest::description),
             })
             .collect();
         let wrong = |error| StitchError::Coordinate { array: self.name.clone(), error: Box::new(error) };
@@ -212,35 +220,3 @@ impl Objects {
         paths.iter().map(add).collect()
     }
 }
-
-/// The difference of an array from that in the first file, apart from the extent of the axis.
-fn difference(found: &ArrayDescription, expected: &ArrayDescription, along: usize) -> Option<Difference> {
-    if found.dtype != expected.dtype {
-        return Some(Difference::DataType { found: found.dtype, expected: expected.dtype });
-    }
-    if found.dimension_names != expected.dimension_names {
-        return Some(Difference::Dimensions { found: names(found), expected: names(expected) });
-    }
-    let mut extents = found.shape.extents().iter().zip(expected.shape.extents()).enumerate();
-    if let Some((axis, (found, expected))) =
-        extents.find(|(axis, (found, expected))| *axis != along && found != expected)
-    {
-        return Some(Difference::Extent { axis, found: *found, expected: *expected });
-    }
-    let differs = |name: &&&'static str| found.attributes.get(**name) != expected.attributes.get(**name);
-    if let Some(name) = MEANING.iter().find(differs) {
-        let of = |array: &ArrayDescription| array.attributes.get(*name).cloned();
-        return Some(Difference::Attribute { name, found: of(found), expected: of(expected) });
-    }
-    let fills = (found.fill_value.clone(), expected.fill_value.clone());
-    (fills.0 != fills.1).then_some(Difference::FillValue { found: fills.0, expected: fills.1 })
-}
-
-/// The names of the axes, of which those without one are empty.
-fn names(array: &ArrayDescription) -> Vec<String> {
-    array.dimension_names.iter().map(|name| name.clone().unwrap_or_default()).collect()
-}
-
-/// The attributes without which elements of two files cannot be compared (CF conventions, chapters
-/// 2.5, 3.1 and 8.1).
-const MEANING: [&str; 4] = ["add_offset", "missing_value", "scale_factor", "units"];

@@ -1,17 +1,14 @@
 //! Errors in files that shall be one array.
 
-use super::coordinate::CoordinateError;
-use crate::{
-    data_type::DataType,
-    manifest::{AttributeValue, ManifestError, ManifestProblem, ObjectPath},
-};
+use super::{coordinate::CoordinateError, difference::Difference};
+use crate::manifest::{ManifestError, ManifestProblem, ObjectPath};
 use rails_array::Shape;
 
 /// An error in the files of a dataset.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StitchError {
-    /// No file matches.
+    /// No file matches any of these patterns.
     #[error("the array `{array}` has no file that matches {patterns:?}")]
     NoFiles {
         /// The array.
@@ -130,54 +127,4 @@ pub enum StitchError {
     /// The arrays make no manifest.
     #[error(transparent)]
     Manifest(#[from] Box<ManifestError>),
-}
-
-/// A difference between an array in two files.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Difference {
-    /// The type of the elements.
-    #[error("its type is {found} and not {expected}")]
-    DataType {
-        /// The type in this file.
-        found: DataType,
-        /// The type in the first file.
-        expected: DataType,
-    },
-    /// The names or the number of the axes.
-    #[error("its axes are {found:?} and not {expected:?}")]
-    Dimensions {
-        /// The names in this file.
-        found: Vec<String>,
-        /// The names in the first file.
-        expected: Vec<String>,
-    },
-    /// The extent of an axis other than that of the files.
-    #[error("its extent on axis {axis} is {found} and not {expected}")]
-    Extent {
-        /// The axis.
-        axis: usize,
-        /// The extent in this file.
-        found: u64,
-        /// The extent in the first file.
-        expected: u64,
-    },
-    /// An attribute that gives elements their meaning, such as `scale_factor`.
-    #[error("its attribute `{name}` is {found:?} and not {expected:?}")]
-    Attribute {
-        /// The name of the attribute.
-        name: &'static str,
-        /// The attribute in this file.
-        found: Option<AttributeValue>,
-        /// The attribute in the first file.
-        expected: Option<AttributeValue>,
-    },
-    /// The fill value.
-    #[error("its fill value is {found:02x?} and not {expected:02x?}, little-endian")]
-    FillValue {
-        /// The fill value in this file.
-        found: Option<Vec<u8>>,
-        /// The fill value in the first file.
-        expected: Option<Vec<u8>>,
-    },
 }

@@ -6,6 +6,19 @@
 
 pub(crate) mod cursor;
 
+/// The largest sum of the lengths of the names of all axes of all arrays of a file, in bytes.
+///
+/// A header has the name of a dimension once and a manifest once for each axis, so that a long name
+/// and many variables would take far more memory than the header has bytes.
+pub const MAX_AXIS_NAMES_BYTES: u64 = 16 << 20;
+
+/// Whether the names of axes are within [`MAX_AXIS_NAMES_BYTES`].
+pub(crate) fn do_names_fit<'a>(mut names: impl Iterator<Item = &'a String>) -> bool {
+    let sum =
+        names.try_fold(0_u64, |sum, name| Some(sum + name.len() as u64).filter(|sum| *sum <= MAX_AXIS_NAMES_BYTES));
+    sum.is_some()
+}
+
 /// The answer of a parser to the first bytes of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step<T> {

@@ -14,6 +14,7 @@ mod object;
 mod pieces;
 mod problem;
 mod section;
+mod weight;
 
 pub use array::ArrayManifest;
 use array::UncheckedArray;
@@ -28,6 +29,7 @@ pub use problem::ManifestProblem;
 pub use section::{ByteRange, ChunkSource, PieceSource, Placement, Section};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
+use weight::ManifestWeight;
 
 /// The arrays of one or more files.
 ///
@@ -109,6 +111,12 @@ pub enum ManifestError {
         /// The number of bytes.
         bytes: usize,
     },
+    /// The decoded manifest would take too much memory.
+    #[error("the manifest would take {bytes} bytes of memory, which is more than {}", Manifest::MAX_DECODED_BYTES)]
+    TooLarge {
+        /// The number of bytes.
+        bytes: u64,
+    },
     /// The encoding is of another version.
     #[error("version {found} of an encoded manifest is unknown")]
     Version {
@@ -124,10 +132,16 @@ pub enum ManifestError {
 }
 
 impl Manifest {
-    /// The longest encoded manifest that is decoded: two million chunks that are listed one by one.
-    /// Decoding takes at most about fifty times as much memory, which a list of missing chunks
-    /// does.
+    /// The longest encoded manifest that is decoded.
     pub const MAX_ENCODED_BYTES: usize = 16 << 20;
+
+    /// The largest memory of a manifest that is decoded, in bytes: four million chunks that are
+    /// listed one by one, or three hundred thousand files of four axes.
+    ///
+    /// The memory is counted before the manifest is decoded, because a missing chunk takes one byte
+    /// in an encoded manifest and 32 here. While lists grow, decoding takes up to three times as
+    /// much.
+    pub const MAX_DECODED_BYTES: u64 = 128 << 20;
 
     /// A manifest of arrays in these files.
     ///
@@ -176,7 +190,8 @@ impl Manifest {
         &self.attributes
     }
 
-    /// The manifest as bytes: the version of the encoding, and postcard's encoding.
+    /// The manifest as bytes: the version of the encoding, and postcard's encoding. Those of a
+    /// manifest that is larger than [`decode`](Self::decode) reads are not refused here.
     pub fn encode(&self) -> Vec<u8> {
         postcard::to_extend(self, vec![VERSION]).expect("a manifest has nothing that postcard cannot write")
     }
@@ -185,10 +200,15 @@ impl Manifest {
     ///
     /// # Errors
     /// [`ManifestError::Version`] for another encoding, [`ManifestError::TooLong`] for more than
-    /// [`MAX_ENCODED_BYTES`](Self::MAX_ENCODED_BYTES), and [`ManifestError::Malformed`] for
-    /// bytes that are no manifest: cut short or with others behind them, with a file outside
+    /// [`MAX_ENCODED_BYTES`](Self::MAX_ENCODED_BYTES), [`ManifestError::TooLarge`] for more than
+    /// [`MAX_DECODED_BYTES`](Self::MAX_DECODED_BYTES), and [`ManifestError::Malformed`] for bytes
+    /// that are no manifest: cut short or with others behind them, with a file outside
     /// the root, a length that does not fit, or an offset past 64 bits.
     pub fn decode(bytes: &[u8]) -> Result<Self, ManifestError> {
+        Self::decode_within(bytes, Self::MAX_DECODED_BYTES)
+    }
+
+    fn decode_within(bytes: &[u8], max_decoded_bytes: u64) -> Result<Self, ManifestError> {
         if bytes.len() > Self::MAX_ENCODED_BYTES {
             return Err(ManifestError::TooLong { bytes: bytes.len() });
         }
@@ -198,6 +218,10 @@ impl Manifest {
             Some((&found, _)) => return Err(ManifestError::Version { found }),
             None => return Err(malformed("there are none".into())),
         };
+        let weight: ManifestWeight = postcard::from_bytes(bytes).map_err(|error| malformed(error.to_string()))?;
+        if weight.bytes() > max_decoded_bytes {
+            return Err(ManifestError::TooLarge { bytes: weight.bytes() });
+        }
         // Postcard drops the words of an error, so parts are checked after all of them are read.
         let (unchecked, rest) =
             postcard::take_from_bytes::<UncheckedManifest>(bytes).map_err(|error| malformed(error.to_string()))?;

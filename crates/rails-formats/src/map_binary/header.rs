@@ -10,7 +10,8 @@ use crate::{
 use rails_array::MAX_RANK;
 use std::collections::{BTreeMap, HashSet};
 
-/// The longest header, in bytes.
+/// The longest header, in bytes. While it is parsed, a header takes up to fifteen times as much
+/// memory, which many short attributes do.
 pub const MAX_HEADER_BYTES: u64 = 16 << 20;
 
 /// The header of a file.
@@ -91,17 +92,15 @@ fn parse(prefix: &[u8], file_bytes: u64) -> Result<Header, Stop> {
         return Err(cursor.wrong_before(4, field, HeaderProblem::Truncated { end: bytes, file_bytes }));
     }
     let mut parser = Parser { cursor, names: HashSet::new() };
-    let mut attribute_names = HashSet::new();
     let (dimensions, attributes, variables) = parser.counts()?;
     let dimensions = parser.list("dimension", dimensions, Parser::dimension)?;
-    let attributes = parser
-        .list("attribute", attributes, |parser| Ok((parser.new_name(&mut attribute_names)?, parser.text("value")?)))?;
+    let attributes = parser.attributes(attributes)?;
     let variables = parser.list("variable", variables, |parser| parser.variable(&dimensions))?;
     if parser.cursor.offset() > bytes {
         let problem = HeaderProblem::Length { stated: bytes, end: parser.cursor.offset() };
         return Err(parser.cursor.wrong_at(MAGIC.len() + 4, field, problem));
     }
-    Ok(Header { bytes, dimensions, attributes: attributes.into_iter().collect(), variables })
+    Ok(Header { bytes, dimensions, attributes, variables })
 }
 
 /// A cursor, and the names of the arrays so far.
@@ -152,6 +151,19 @@ impl Parser<'_> {
         Ok(Dimension { name, unit, coordinates: coordinates.expect("floats are numbers"), offset })
     }
 
+    fn attributes(&mut self, count: u64) -> Result<BTreeMap<String, String>, Stop> {
+        let mut attributes = BTreeMap::new();
+        for number in 0..count {
+            self.cursor.enter("attribute", number);
+            let (at, name) = self.name()?;
+            if attributes.insert(name.clone(), self.text("value")?).is_some() {
+                return Err(self.cursor.wrong_at(at, "name", HeaderProblem::DuplicateName { name }));
+            }
+            self.cursor.leave();
+        }
+        Ok(attributes)
+    }
+
     fn variable(&mut self, dimensions: &[Dimension]) -> Result<Variable, Stop> {
         let name = self.array_name()?;
         let unit = self.text("unit")?;
@@ -188,25 +200,24 @@ impl Parser<'_> {
         })
     }
 
-    /// Reads the name of a dimension or a variable; both are arrays of the file.
+    /// Reads the name of a dimension or a variable. Both are arrays of the file, so that the name
+    /// is not among those before it.
     fn array_name(&mut self) -> Result<String, Stop> {
-        let mut names = std::mem::take(&mut self.names);
-        let name = self.new_name(&mut names);
-        self.names = names;
-        name
+        let (at, name) = self.name()?;
+        if !self.names.insert(name.clone()) {
+            return Err(self.cursor.wrong_at(at, "name", HeaderProblem::DuplicateName { name }));
+        }
+        Ok(name)
     }
 
-    /// Reads a name that is not among those before it.
-    fn new_name(&mut self, names: &mut HashSet<String>) -> Result<String, Stop> {
+    /// Reads a name, and gives its offset, too.
+    fn name(&mut self) -> Result<(usize, String), Stop> {
         let at = self.cursor.offset() as usize;
         let name = self.text("name")?;
         if name.is_empty() {
             return Err(self.cursor.wrong_at(at, "name", HeaderProblem::NoName));
         }
-        if !names.insert(name.clone()) {
-            return Err(self.cursor.wrong_at(at, "name", HeaderProblem::DuplicateName { name }));
-        }
-        Ok(name)
+        Ok((at, name))
     }
 
     fn text(&mut self, field: &'static str) -> Result<String, Stop> {

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     data_type::{DataType, Endianness},
+    header::{MAX_AXIS_NAMES_BYTES, do_names_fit},
     manifest::{
         ArrayDescription, ArrayManifest, AttributeValue, Attributes, Codec, Manifest, ManifestError, ManifestProblem,
         ObjectPath, Placement, Section,
@@ -56,6 +57,9 @@ pub enum IndexError {
         #[source]
         problem: ManifestProblem,
     },
+    /// The names of the axes of all variables are too long together.
+    #[error("the names of the axes of all variables have more than {MAX_AXIS_NAMES_BYTES} bytes together")]
+    AxisNames,
     /// The arrays make no manifest.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
@@ -68,6 +72,10 @@ impl Header {
     /// [`IndexError`], if a variable does not lie between the header and the end of the file, or
     /// its records overlap.
     pub fn index(&self, object: ObjectPath, file_bytes: u64) -> Result<Manifest, IndexError> {
+        let axes = self.variables.iter().flat_map(|variable| &variable.axes);
+        if !do_names_fit(axes.map(|axis| &self.dimensions[*axis].name)) {
+            return Err(IndexError::AxisNames);
+        }
         let coordinates = self.dimensions.iter().map(|dimension| {
             let problem = |problem| IndexError::Variable { name: dimension.name.clone(), problem };
             coordinates(dimension).map_err(problem)

@@ -11,8 +11,9 @@ use crate::{
 use rails_array::MAX_RANK;
 use std::collections::HashSet;
 
-/// The longest header that is read, in bytes. A header in memory takes at most a few times as much.
-pub const MAX_HEADER_BYTES: u64 = 64 << 20;
+/// The longest header that is read, in bytes. While it is parsed, a header takes up to ten times
+/// as much memory, which many short attributes do.
+pub const MAX_HEADER_BYTES: u64 = 16 << 20;
 
 /// The header of a NetCDF-3 file.
 #[derive(Debug, Clone, PartialEq)]
@@ -117,7 +118,7 @@ impl Parser<'_> {
         let mut names = HashSet::new();
         let mut record: Option<String> = None;
         self.list("dimension", count, |parser| {
-            let name = parser.name(&mut names)?;
+            let name = parser.new_name(&mut names)?;
             let at = parser.cursor.offset() as usize;
             let length = parser.number("length")?;
             if length == 0 {
@@ -133,18 +134,22 @@ impl Parser<'_> {
 
     fn attributes(&mut self) -> Result<Attributes, Stop> {
         let count = self.count("attributes", NC_ATTRIBUTE, self.number_bytes() * 2 + TAG + PADDING)?;
-        let mut names = HashSet::new();
-        let entries = self.list("attribute", count, |parser| {
-            let name = parser.name(&mut names)?;
-            let dtype = parser.dtype()?;
-            let count = parser.number("number of values")?;
-            parser.cursor.check_count("number of values", count, dtype.bytes())?;
-            let values = parser.cursor.take("values", count * dtype.bytes())?;
+        let mut attributes = Attributes::new();
+        for number in 0..count {
+            self.cursor.enter("attribute", number);
+            let (at, name) = self.name()?;
+            let dtype = self.dtype()?;
+            let count = self.number("number of values")?;
+            self.cursor.check_count("number of values", count, dtype.bytes())?;
+            let values = self.cursor.take("values", count * dtype.bytes())?;
             let value = AttributeValue::from_bytes(dtype, values, Endianness::Big);
-            parser.padding(count * dtype.bytes())?;
-            Ok((name, value))
-        })?;
-        Ok(entries.into_iter().collect())
+            self.padding(count * dtype.bytes())?;
+            if attributes.insert(name.clone(), value).is_some() {
+                return Err(self.cursor.wrong_at(at, "name", HeaderProblem::DuplicateName { name }));
+            }
+            self.cursor.leave();
+        }
+        Ok(attributes)
     }
 
     fn variables(&mut self, dimensions: &[Dimension]) -> Result<Vec<Variable>, Stop> {
@@ -153,7 +158,7 @@ impl Parser<'_> {
         let count = self.count("variables", NC_VARIABLE, min_bytes)?;
         let mut names = HashSet::new();
         self.list("variable", count, |parser| {
-            let name = parser.name(&mut names)?;
+            let name = parser.new_name(&mut names)?;
             let shape = parser.dimensions_of_variable(dimensions)?;
             let attributes = parser.attributes()?;
             let dtype = parser.dtype()?;
@@ -222,7 +227,17 @@ impl Parser<'_> {
         Ok(entries)
     }
 
-    fn name(&mut self, names: &mut HashSet<String>) -> Result<String, Stop> {
+    /// Reads a name that is not among those before it.
+    fn new_name(&mut self, names: &mut HashSet<String>) -> Result<String, Stop> {
+        let (at, name) = self.name()?;
+        if !names.insert(name.clone()) {
+            return Err(self.cursor.wrong_at(at, "name", HeaderProblem::DuplicateName { name }));
+        }
+        Ok(name)
+    }
+
+    /// Reads a name, and gives its offset, too.
+    fn name(&mut self) -> Result<(usize, String), Stop> {
         let at = self.cursor.offset() as usize;
         let bytes = self.number("name")?;
         if bytes == 0 {
@@ -230,10 +245,7 @@ impl Parser<'_> {
         }
         let name = self.cursor.text("name", bytes)?;
         self.padding(bytes)?;
-        if !names.insert(name.clone()) {
-            return Err(self.cursor.wrong_at(at, "name", HeaderProblem::DuplicateName { name }));
-        }
-        Ok(name)
+        Ok((at, name))
     }
 
     fn dtype(&mut self) -> Result<DataType, Stop> {

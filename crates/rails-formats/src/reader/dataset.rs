@@ -9,16 +9,19 @@ use super::{
 use crate::{
     data_type::Endianness,
     dataset::{
-        ArraySource, CoordinateSource, DatasetFile, DatasetFileError, Format, SourceFile, StitchError, Stitched,
+        ArraySource, CoordinateError, CoordinateSource, DatasetFile, DatasetFileError, FilePattern, Format, Order,
+        SourceFile, StitchError, Stitched,
     },
-    manifest::{Manifest, ObjectPath},
+    manifest::{Attributes, Manifest, ObjectPath},
     map_binary, netcdf3,
     plan::{MergeLimits, plan_region},
     raw::RawError,
 };
-use cap_std::fs::Dir;
 use rails_array::Region;
-use std::{collections::HashMap, io};
+use std::{
+    collections::{BTreeSet, HashMap, hash_map::Entry},
+    io,
+};
 
 /// A dataset, and the generations of its files.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,11 +61,26 @@ pub enum OpenError {
         #[source]
         error: io::Error,
     },
-    /// The root has more entries than are looked at.
-    #[error("there are more than {max_entries} files and folders below the root")]
+    /// The folders of the dataset have more entries than are looked at.
+    #[error("there are more than {max_entries} files and folders in those into which the patterns lead")]
     TooMany {
         /// The largest number.
         max_entries: usize,
+    },
+    /// A pattern leads into a folder that is too deep.
+    #[error("the folder `{folder}` is deeper than {max_depth} below the root, and a pattern leads into it")]
+    TooDeep {
+        /// The folder below the root.
+        folder: ObjectPath,
+        /// The largest depth.
+        max_depth: usize,
+    },
+    /// A pattern means a file or leads into a folder whose name is not UTF-8. To leave it out would
+    /// be to leave out data.
+    #[error("the name of `{path}`, which a pattern means, is not UTF-8")]
+    NotText {
+        /// The path below the root, in which U+FFFD stands for bytes that are no text.
+        path: ObjectPath,
     },
     /// The data of a NetCDF-3 file do not fit its header.
     #[error("`{path}` does not fit its header")]
@@ -105,14 +123,15 @@ pub enum OpenError {
 }
 
 impl OpenLimits {
-    /// The largest number of files and folders below the root that are looked at. Default:
-    /// 1,000,000. Each costs its name in memory.
+    /// The largest number of files and folders that are looked at. Default: 1,000,000. Each that a
+    /// pattern means costs its name in memory.
     pub fn max_entries(mut self, entries: usize) -> Self {
         self.max_entries = entries;
         self
     }
 
-    /// The largest depth of folders that are looked at; deeper files are not found. Default: 16.
+    /// The largest depth of folders that are looked at. A deeper one into which a pattern leads is
+    /// an error. Default: 16.
     pub fn max_depth(mut self, depth: usize) -> Self {
         self.max_depth = depth;
         self
@@ -125,10 +144,11 @@ impl Default for OpenLimits {
     }
 }
 
-/// Reads a dataset file, finds and indexes its files, and stitches them. It blocks.
+/// Reads a dataset file, finds and indexes its files, and stitches them. It blocks, and has at most
+/// two files or folders open at a time.
 ///
-/// Files are searched for below the root. Links to folders are not followed, and names that are not
-/// UTF-8 are left out.
+/// Files are searched for below the root, in folders into which a pattern leads. Links to folders
+/// are not followed. In memory is each array of each file, without the file's other arrays.
 ///
 /// # Errors
 /// [`OpenError`] names the file, and the array where there is one.
@@ -139,52 +159,53 @@ pub fn open_dataset(root: &Root, path: &ObjectPath, limits: &OpenLimits) -> Resu
     let mut text = vec![0; bytes as usize];
     source.read_at(0, &mut text)?;
     let dataset = DatasetFile::parse(path.as_str(), &text)?;
-    let mut names = Vec::new();
-    list(root.dir(), "", limits.max_depth, limits, &mut 0, &mut names)?;
-    let mut index = Index { root, files: HashMap::new() };
-    let files = dataset.arrays.iter().map(|array| {
-        let files = names.iter().filter(|name| array.matches(name));
-        files.map(|name| index.file(array, name)).collect::<Result<Vec<_>, _>>()
-    });
-    let mut files = files.collect::<Result<Vec<_>, _>>()?.into_iter();
-    let stitched = dataset.stitch(|_| files.next().expect("as many lists as arrays"))?;
-    let generations = stitched.manifest.objects().iter().map(|path| index.files[path].generation).collect();
+    let mut files: Vec<(Vec<SourceFile>, u64)> = vec![(Vec::new(), 0); dataset.arrays.len()];
+    let mut generations = HashMap::new();
+    for name in list(root, &dataset, limits)? {
+        let mut index = Index { source: root.source(&name)?, manifests: HashMap::new() };
+        let arrays = dataset.arrays.iter().zip(&mut files).filter(|(array, _)| array.matches(&name));
+        for (array, (files, coordinates)) in arrays {
+            files.push(index.file(array, coordinates)?);
+        }
+        index.source.check()?;
+        generations.insert(name, index.source.generation());
+    }
+    let mut files = files.into_iter();
+    let stitched = dataset.stitch(|_| files.next().expect("as many lists as arrays").0)?;
+    let generations = stitched.manifest.objects().iter().map(|path| generations[path]).collect();
     Ok(OpenedDataset { dataset, stitched, generations })
 }
 
-/// The files so far. The header of each is read once, and all its arrays are of one generation.
-struct Index<'a> {
-    root: &'a Root,
-    files: HashMap<ObjectPath, Indexed>,
-}
-
-/// A file so far. It is not open: a dataset may have more files than a process may open.
-struct Indexed {
-    generation: Generation,
-    /// The manifests in the formats that have a header.
+/// A file, of which all arrays are of one generation.
+struct Index {
+    source: Source,
+    /// The manifests so far, in the formats that have a header.
     manifests: HashMap<Format, Manifest>,
 }
 
-impl Index<'_> {
-    /// Indexes a file for one array.
-    fn file(&mut self, array: &ArraySource, name: &ObjectPath) -> Result<SourceFile, OpenError> {
-        let source = self.root.source(name)?;
-        let first = || Indexed { generation: source.generation(), manifests: HashMap::new() };
-        let Indexed { generation, manifests } = self.files.entry(name.clone()).or_insert_with(first);
-        let source = source.of_generation(*generation)?;
-        let manifest = match manifests.get(&array.format) {
-            Some(manifest) => manifest.clone(),
-            None => {
-                let manifest = manifest_of(array, &source)?;
-                if array.format != Format::Raw {
-                    manifests.insert(array.format, manifest.clone());
-                }
-                manifest
-            }
+impl Index {
+    /// Indexes the file for one array, which has so many coordinates already.
+    fn file(&mut self, array: &ArraySource, count: &mut u64) -> Result<SourceFile, OpenError> {
+        let manifest = match (array.format, self.manifests.entry(array.format)) {
+            (Format::Raw, _) => &manifest_of(array, &self.source)?,
+            (_, Entry::Occupied(manifest)) => manifest.into_mut(),
+            (_, Entry::Vacant(place)) => place.insert(manifest_of(array, &self.source)?),
         };
-        let coordinates = coordinates(array, &manifest, &source)?;
-        Ok(SourceFile { file: name.clone(), manifest, coordinates })
+        let coordinates = coordinates(array, manifest, &self.source, *count)?;
+        *count += coordinates.as_ref().map_or(0, |values| values.len() as u64);
+        Ok(SourceFile { file: self.source.path().clone(), manifest: of_array(array, manifest), coordinates })
     }
+}
+
+/// The part of a file's manifest that an array is stitched from.
+fn of_array(array: &ArraySource, manifest: &Manifest) -> Manifest {
+    let names = [Some(&array.variable[..]), array.coordinate_variable()];
+    let arrays = manifest.arrays().iter().filter(|array| names.contains(&Some(&array.description().name)));
+    let has_key = matches!(array.order, Order::Attribute(_))
+        || matches!(array.coordinate, Some(CoordinateSource::Attribute { .. }));
+    let attributes = if has_key { manifest.attributes().clone() } else { Attributes::new() };
+    Manifest::new(manifest.objects().to_vec(), arrays.cloned().collect(), attributes)
+        .expect("some arrays of a manifest are one")
 }
 
 fn manifest_of(array: &ArraySource, source: &Source) -> Result<Manifest, OpenError> {
@@ -206,16 +227,24 @@ fn manifest_of(array: &ArraySource, source: &Source) -> Result<Manifest, OpenErr
 }
 
 /// The values of the coordinate variable, if the coordinates come from one and the file has it.
-fn coordinates(array: &ArraySource, manifest: &Manifest, source: &Source) -> Result<Option<Vec<f64>>, OpenError> {
-    let (Some(CoordinateSource::Variable { name }), Some(along)) = (&array.coordinate, &array.along) else {
-        return Ok(None);
-    };
-    let variable = name.as_ref().unwrap_or(along);
+/// `before` is the number of those that the array has from other files.
+fn coordinates(
+    array: &ArraySource,
+    manifest: &Manifest,
+    source: &Source,
+    before: u64,
+) -> Result<Option<Vec<f64>>, OpenError> {
+    let Some(variable) = array.coordinate_variable() else { return Ok(None) };
     let Some(line) = manifest.array(variable) else { return Ok(None) };
-    let wrong = || OpenError::Coordinate { path: source.path().clone(), variable: variable.clone() };
+    let wrong = || OpenError::Coordinate { path: source.path().clone(), variable: variable.into() };
     let description = line.description();
-    if description.shape.rank() != 1 || description.shape.elements() > CoordinateSource::MAX_STEPS {
+    let steps = description.shape.elements();
+    if description.shape.rank() != 1 || steps > CoordinateSource::MAX_STEPS {
         return Err(wrong());
+    }
+    if before + steps > CoordinateSource::MAX_STEPS {
+        let error = Box::new(CoordinateError::TooMany { steps: before + steps });
+        return Err(StitchError::Coordinate { array: array.name.clone(), error }.into());
     }
     let whole = Region::whole(&description.shape);
     let plan = plan_region(line, &whole, &MergeLimits::default()).expect("the whole array is within itself");
@@ -224,33 +253,47 @@ fn coordinates(array: &ArraySource, manifest: &Manifest, source: &Source) -> Res
     description.dtype.numbers(&values, Endianness::NATIVE).map(Some).ok_or_else(wrong)
 }
 
-/// Adds the names of all regular files below a folder.
-fn list(
-    dir: &Dir,
-    folder: &str,
-    depth: usize,
-    limits: &OpenLimits,
-    entries: &mut usize,
-    names: &mut Vec<ObjectPath>,
-) -> Result<(), OpenError> {
-    let wrong = |error| OpenError::List { folder: folder.into(), error };
-    for entry in dir.entries().map_err(wrong)? {
-        let entry = entry.map_err(wrong)?;
-        *entries += 1;
-        if *entries > limits.max_entries {
-            return Err(OpenError::TooMany { max_entries: limits.max_entries });
-        }
-        let Some(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
-        let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-        let kind = entry.file_type().map_err(wrong)?;
-        if kind.is_dir() && depth > 0 {
-            let below = entry.open_dir().map_err(|error| OpenError::List { folder: path.clone(), error })?;
-            list(&below, &path, depth - 1, limits, entries, names)?;
-        } else if (kind.is_file() || kind.is_symlink())
-            && let Ok(path) = ObjectPath::new(path)
-        {
-            names.push(path);
+/// The names of all files that a pattern means. One folder is open at a time.
+fn list(root: &Root, dataset: &DatasetFile, limits: &OpenLimits) -> Result<Vec<ObjectPath>, OpenError> {
+    // Arrays mostly have the same patterns.
+    let patterns: BTreeSet<&FilePattern> = dataset.arrays.iter().flat_map(|array| &array.files).collect();
+    let (mut names, mut entries) = (Vec::new(), 0);
+    let mut folders = vec![(String::new(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        let wrong = |error| OpenError::List { folder: folder.clone(), error };
+        let listed = match &folder[..] {
+            "" => root.dir().entries(),
+            folder => root.dir().read_dir(folder),
+        };
+        for entry in listed.map_err(wrong)? {
+            let entry = entry.map_err(wrong)?;
+            entries += 1;
+            if entries > limits.max_entries {
+                return Err(OpenError::TooMany { max_entries: limits.max_entries });
+            }
+            let name = entry.file_name();
+            let (text, is_text) = (name.to_string_lossy(), name.to_str().is_some());
+            let path = if folder.is_empty() { text.into_owned() } else { format!("{folder}/{text}") };
+            let Ok(path) = ObjectPath::new(path) else { continue };
+            // Some file systems keep no types in their folders, and asking for one is a call more.
+            let is_file = patterns.iter().any(|pattern| pattern.matches(&path));
+            let leads = patterns.iter().any(|pattern| pattern.leads_into(path.as_str()));
+            if !is_file && !leads {
+                continue;
+            }
+            if !is_text {
+                return Err(OpenError::NotText { path });
+            }
+            let kind = entry.file_type().map_err(wrong)?;
+            if leads && kind.is_dir() {
+                if depth == limits.max_depth {
+                    return Err(OpenError::TooDeep { folder: path, max_depth: depth });
+                }
+                folders.push((path.into(), depth + 1));
+            } else if is_file && (kind.is_file() || kind.is_symlink()) {
+                names.push(path);
+            }
         }
     }
-    Ok(())
+    Ok(names)
 }

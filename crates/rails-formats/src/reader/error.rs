@@ -11,7 +11,7 @@ pub enum ReadError {
     /// A file or folder cannot be opened.
     #[error("cannot open `{path}`")]
     Open {
-        /// The path below the root; empty for the root.
+        /// The path below the root, or that of the root.
         path: String,
         /// The cause.
         #[source]

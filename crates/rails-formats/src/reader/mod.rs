@@ -1,8 +1,9 @@
 //! Reading: files below a root, whose changes are noticed.
 //!
 //! All reads block their thread. A [`Source`] is an open file, and all its bytes are of one
-//! [`Generation`]: a file that has changed is an error and never other bytes. [`read_plan`] carries
-//! out a [`RegionPlan`](crate::plan::RegionPlan), a [`ReadPool`] does so with several threads;
+//! [`Generation`]: a file that has changed is an error and never other bytes, but for the changes
+//! that a generation does not notice. [`read_plan`] carries out a
+//! [`RegionPlan`](crate::plan::RegionPlan), a [`ReadPool`] does so with several threads;
 //! [`open_dataset`] goes from a dataset file to its manifest, [`open_zarr`] from a Zarr folder.
 
 mod dataset;

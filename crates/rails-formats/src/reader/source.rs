@@ -34,7 +34,7 @@ impl Root {
     /// [`ReadError::Open`].
     pub fn open(folder: &Path) -> Result<Self, ReadError> {
         let dir = Dir::open_ambient_dir(folder, ambient_authority());
-        Ok(Self { dir: dir.map_err(|error| ReadError::Open { path: String::new(), error })? })
+        Ok(Self { dir: dir.map_err(|error| ReadError::Open { path: folder.display().to_string(), error })? })
     }
 
     /// Opens a file for reading. A link may lead to another place below the root.
@@ -79,7 +79,7 @@ impl Source {
 
     /// The generation of the file at its opening; all bytes that are read are of this one.
     ///
-    /// Another file that takes over the path is another generation, which the next opening finds.
+    /// A file that loses its name to another one is of another generation, and so is the other one.
     pub fn generation(&self) -> Generation {
         self.generation
     }

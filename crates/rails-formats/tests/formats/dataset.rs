@@ -283,6 +283,17 @@ fn other_stitch_errors() {
     assert_eq!(text, "the `view.x` of the array `v` does not fit its shape 2x3");
 }
 
+#[test]
+fn every_pattern_has_a_file() {
+    let mut listed = dataset(0, "");
+    listed.arrays[0].files = ["1.raw", "2.raw", "3.raw"].map(|name| FilePattern::new(name).unwrap()).into();
+    let files = [1, 3].map(|number| source(&format!("{number}.raw"), &[2, 3], DataType::Int16));
+    let text = stitch(&listed, &files).unwrap_err().to_string();
+    assert_eq!(text, r#"the array `v` has no file that matches ["2.raw"]"#);
+    listed.arrays[0].files.remove(1);
+    assert!(stitch(&listed, &files).is_ok());
+}
+
 /// Files of 2 steps each, whose attribute `start` has this value.
 fn with_starts(starts: &[f64]) -> Vec<SourceFile> {
     let file = |(number, start): (usize, &f64)| {

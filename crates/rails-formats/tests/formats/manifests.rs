@@ -30,18 +30,18 @@ fn objects(count: usize) -> Vec<ObjectPath> {
     (0..count).map(|number| ObjectPath::new(format!("{number}.bin")).unwrap()).collect()
 }
 
-/// An array in sections along an axis. Each has chunks of its own shape, of which some lie in the
-/// section's file, some are inline, and some are missing.
+/// An array in sections along an axis. The chunks of section `n` have the shape `chunks[n]`; some
+/// lie in the section's file, some are inline, and some are missing.
 fn in_sections(
     array: &mut ArrayD<Element>,
     dtype: DataType,
     along: usize,
     cuts: &[u64],
-    chunk: &[u64],
+    chunks: &[Vec<u64>],
 ) -> (Manifest, Vec<Vec<u8>>) {
     let extents: Vec<u64> = array.shape().iter().map(|extent| *extent as u64).collect();
     let (mut sections, mut files, mut start) = (Vec::new(), Vec::new(), 0);
-    for (number, extent) in cuts.iter().enumerate() {
+    for (number, (extent, chunk)) in cuts.iter().zip(chunks).enumerate() {
         let endianness = if number % 2 == 0 { BIG } else { Endianness::Little };
         let mut shape = extents.clone();
         shape[along] = *extent;
@@ -100,7 +100,7 @@ proptest! {
     fn every_placement_is_read(
         extents in arrays::extents(),
         (seed, along, dtype) in (any::<u64>(), 0_usize..4, proptest::sample::select(&DataType::ALL[..])),
-        chunk in proptest::collection::vec(1_u64..4, 4),
+        chunks in proptest::collection::vec(proptest::collection::vec(1_u64..4, 4), 3),
         cut in 0_u64..6,
         draws in arrays::draws(),
         limits in arrays::limits(),
@@ -109,7 +109,8 @@ proptest! {
         let along = along % extents.len();
         let cut = cut.min(extents[along]);
         let cuts = [cut, 0, extents[along] - cut];
-        let (manifest, files) = in_sections(&mut array, dtype, along, &cuts, &chunk[..extents.len()]);
+        let chunks: Vec<Vec<u64>> = chunks.iter().map(|chunk| chunk[..extents.len()].to_vec()).collect();
+        let (manifest, files) = in_sections(&mut array, dtype, along, &cuts, &chunks);
         let files: Vec<&[u8]> = files.iter().map(|file| &file[..]).collect();
         let manifest = Manifest::decode(&manifest.encode()).unwrap();
         let region = arrays::region(&extents, &draws);
@@ -125,7 +126,7 @@ proptest! {
         cut in any::<prop::sample::Index>(),
     ) {
         let mut array = arrays::array(&[5, 4], 1);
-        let (manifest, _) = in_sections(&mut array, DataType::Int16, 0, &[2, 3], &[2, 3]);
+        let (manifest, _) = in_sections(&mut array, DataType::Int16, 0, &[2, 3], &[vec![2, 3], vec![1, 4]]);
         let mut bytes = manifest.encode();
         prop_assert!(Manifest::decode(&bytes[..cut.index(bytes.len())]).is_err());
         let at = at.index(bytes.len());

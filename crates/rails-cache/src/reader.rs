@@ -1,0 +1,141 @@
+//! One reader of a dataset, and the work ahead of its reads.
+
+use crate::{
+    block::{BudgetId, RequestId},
+    error::ReadError,
+    node::Node,
+    pattern::{Depth, Detector, Path, Pattern, TellError, Waste},
+    stats::BudgetStats,
+};
+use rails_array::{BlockIndex, BlockRange, Region, Shape};
+use std::{collections::BTreeMap, time::Instant};
+
+/// A reader whose next reads a node prefetches.
+///
+/// A reader watches the regions that one job reads of one dataset, and has the node fetch as much
+/// ahead of them as [`Depth`] says, as long as little of it is [wasted](Waste).
+#[derive(Debug, Clone)]
+pub struct Reader {
+    budget: BudgetId,
+    detector: Detector,
+    depth: Depth,
+    waste: Waste,
+    /// The counters of the budget at the last read.
+    seen: BudgetStats,
+    /// The region that was read last.
+    last: Option<Region>,
+    /// The bytes of each open read, and when it began.
+    open: BTreeMap<RequestId, (u64, Instant)>,
+}
+
+impl Reader {
+    /// A reader of an array of this shape, whose blocks count against the budget.
+    pub fn new(budget: BudgetId, shape: &Shape) -> Self {
+        Self {
+            budget,
+            detector: Detector::new(shape),
+            depth: Depth::new(),
+            waste: Waste::new(),
+            seen: BudgetStats::default(),
+            last: None,
+            open: BTreeMap::new(),
+        }
+    }
+
+    /// Announces the regions that will be read, in their order. They take the place of those that
+    /// were announced before.
+    ///
+    /// # Errors
+    ///
+    /// [`TellError`] for a list that is too long or leaves the array.
+    pub fn tell(&mut self, regions: Vec<Region>) -> Result<(), TellError> {
+        self.detector.tell(regions)
+    }
+
+    /// Reads a region, and prefetches those that are expected after it, over a path like this.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::blocks_of`] and [`Node::read`].
+    pub fn read(
+        &mut self,
+        node: &mut Node,
+        region: &Region,
+        path: &Path,
+        now: Instant,
+    ) -> Result<RequestId, ReadError> {
+        let blocks = node.blocks_of(self.budget, region)?;
+        let request = node.read(self.budget, blocks)?;
+        let bytes = node.bytes_of(self.budget, region);
+        self.open.insert(request, (bytes, now));
+        self.detector.observe(region);
+        self.judge(node, now);
+        self.prefetch(node, region, path, now);
+        Ok(request)
+    }
+
+    /// A read has ended: it is done, refused or cancelled.
+    pub fn ended(&mut self, request: RequestId, now: Instant) {
+        if let Some((bytes, since)) = self.open.remove(&request) {
+            self.depth.consumed(now, bytes, now.saturating_duration_since(since));
+        }
+    }
+
+    /// The pattern of the last reads.
+    pub fn pattern(&self) -> Pattern {
+        self.detector.pattern()
+    }
+
+    /// Learns the fate of blocks that were fetched ahead.
+    fn judge(&mut self, node: &Node, now: Instant) {
+        let stats = node.stats(self.budget);
+        // More than these would push each other out of the record.
+        let news = |now: u64, seen: u64| (now - seen).min(MAX_NEWS);
+        (0..news(stats.used, self.seen.used)).for_each(|_| self.waste.used(now));
+        (0..news(stats.unused, self.seen.unused)).for_each(|_| self.waste.unused(now));
+        self.seen = stats;
+    }
+
+    /// Fetches ahead of a read, and lets go behind it.
+    fn prefetch(&mut self, node: &mut Node, region: &Region, path: &Path, now: Instant) {
+        node.cancel_prefetch(self.budget);
+        let read_bytes = node.bytes_of(self.budget, region).max(1);
+        let level = node.level_of(self.budget).number();
+        let confidence = self.detector.predict(0).confidence;
+        let mut left = if self.waste.may_speculate(now) { self.depth.bytes_ahead(path, level, confidence) } else { 0 };
+        let count = usize::try_from(left.div_ceil(read_bytes)).unwrap_or(usize::MAX);
+        let predicted = self.detector.predict(count.clamp(MIN_REGIONS, MAX_REGIONS)).next;
+        self.pass(node, region, predicted.iter().map(|prediction| &prediction.region));
+        for prediction in predicted {
+            if left == 0 {
+                return;
+            }
+            // A prediction lies in the array.
+            let Ok(blocks) = node.blocks_of(self.budget, &prediction.region) else { return };
+            let _ = node.prefetch(self.budget, blocks);
+            left = left.saturating_sub(node.bytes_of(self.budget, &prediction.region));
+        }
+    }
+
+    /// A pattern that goes on leaves behind the blocks that it does not come back to soon.
+    fn pass<'a>(&mut self, node: &mut Node, region: &'a Region, next: impl Iterator<Item = &'a Region> + Clone) {
+        let Some(last) = self.last.replace(region.clone()) else { return };
+        if !matches!(self.detector.pattern(), Pattern::Sequential | Pattern::Stride | Pattern::Nest | Pattern::Apriori)
+        {
+            return;
+        }
+        let of = |region: &Region| node.blocks_of(self.budget, region).ok();
+        let kept: Vec<BlockRange> = [region].into_iter().chain(next).filter_map(of).collect();
+        let behind = of(&last).into_iter().flatten();
+        let left: Vec<BlockIndex> = behind.filter(|block| !kept.iter().any(|kept| kept.contains(*block))).collect();
+        let _ = node.pass(self.budget, left);
+    }
+}
+
+/// As many as [`Waste`] remembers.
+const MAX_NEWS: u64 = 64;
+/// The regions that are looked for at each read: a region costs a tenth of a microsecond, and
+/// those of small reads would be many.
+const MAX_REGIONS: usize = 64;
+/// The regions that are looked for even if nothing is fetched ahead: a block in them is not behind.
+const MIN_REGIONS: usize = 4;

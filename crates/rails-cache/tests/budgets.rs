@@ -1,0 +1,205 @@
+//! Budgets that share a memory, and memories at their levels.
+#![allow(clippy::disallowed_methods)]
+
+use rails_array::{BlockGrid, BlockIndex, Grid, Region, Shape};
+use rails_cache::{
+    Action, BudgetId, DatasetId, DeclareError, Fault, Generation, Limits, Node, NodeConfig, Policy, ReadError, Refusal,
+};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// A node of a line of blocks of one slot each, whose upstream answers at once.
+struct Site {
+    node: Node,
+    now: Instant,
+}
+
+impl Site {
+    fn new(slots: u32) -> Self {
+        let now = Instant::now();
+        let config = NodeConfig { slots, slot_bytes: 4, max_block_slots: 1, window_slots: 8, seed: 1 };
+        let mut node = Node::new(config, now);
+        let shape = |extent| Shape::new([extent]).unwrap();
+        let grid = BlockGrid::new(Region::whole(&shape(100_000)), shape(1)).unwrap();
+        let grid = Grid::with_partitions(grid, shape(16)).unwrap();
+        node.declare_dataset(DATASET, Arc::new(grid), 4, Generation(0)).unwrap();
+        Self { node, now }
+    }
+
+    fn budget(&mut self, limits: Limits, policy: Policy) -> BudgetId {
+        self.node.declare_budget(DATASET, limits, policy).unwrap()
+    }
+
+    fn read(&mut self, budget: BudgetId, blocks: impl IntoIterator<Item = u64>) {
+        let blocks: Vec<BlockIndex> = blocks.into_iter().map(BlockIndex).collect();
+        self.node.read(budget, blocks).unwrap();
+        self.act();
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.node.poll(self.now) {
+            match action {
+                Action::Fetch { block, .. } => assert!(self.node.arrived(block, self.now)),
+                Action::Copy { request, block } => self.node.copied(request, block, self.now),
+                _ => {}
+            }
+        }
+    }
+
+    /// The part of a pass over the blocks that is in memory, as a pass finds it.
+    fn hit_ratio(&mut self, budget: BudgetId, passes: u64, blocks: u64, mut meanwhile: impl FnMut(&mut Self)) -> f64 {
+        let before = self.node.stats(budget).hits;
+        for _ in 0..passes {
+            for block in 0..blocks {
+                self.read(budget, [block]);
+                meanwhile(self);
+            }
+        }
+        (self.node.stats(budget).hits - before) as f64 / (passes * blocks) as f64
+    }
+}
+
+#[test]
+fn a_scan_leaves_the_share_of_others_alone() {
+    let mut site = Site::new(1000);
+    let [worker, scanner] = [3, 1].map(|weight| site.budget(Limits { weight, ..Limits::default() }, Policy::Lru));
+    site.read(worker, 0..500);
+    let alone = site.hit_ratio(worker, 4, 500, |_| {});
+    let mut next = 50_000;
+    let beside = site.hit_ratio(worker, 4, 500, |site| {
+        for _ in 0..5 {
+            site.read(scanner, [next]);
+            next += 1;
+        }
+    });
+    assert_eq!(alone, 1.0);
+    assert!(beside >= 0.98, "{beside}");
+    assert!(site.node.stats(scanner).reclaimed > 9_000);
+}
+
+#[test]
+fn a_min_outlives_every_pressure() {
+    let mut site = Site::new(1000);
+    let small = site.budget(Limits { min: 300, ..Limits::default() }, Policy::Lru);
+    let greedy = site.budget(Limits { weight: 1000, ..Limits::default() }, Policy::Lru);
+    site.read(small, 0..300);
+    site.read(greedy, 10_000..20_000);
+    // Nothing but time passes, and the memory is at a level at which idle partitions go.
+    site.now += Duration::from_secs(3600);
+    site.act();
+    assert_eq!(site.hit_ratio(small, 1, 300, |_| {}), 1.0);
+}
+
+#[test]
+fn a_max_bounds_a_budget_that_is_alone() {
+    let mut site = Site::new(1000);
+    let bounded = site.budget(Limits { max: 100, ..Limits::default() }, Policy::Lru);
+    for block in 0..1000 {
+        site.read(bounded, [block]);
+        assert!(site.node.usage().cached <= 100);
+    }
+    assert!((78..=80).contains(&site.node.usage().cached));
+}
+
+#[test]
+fn policies_keep_what_they_promise() {
+    for (policy, kept) in [(Policy::Lru, 922..1000), (Policy::Mru, 0..78)] {
+        let mut site = Site::new(100);
+        let budget = site.budget(Limits::default(), policy);
+        site.read(budget, 0..1000);
+        // The pass that follows reads what is there, so that it changes nothing.
+        let hits = |site: &mut Site, range: std::ops::Range<u64>| {
+            let before = site.node.stats(budget).hits;
+            site.read(budget, range);
+            site.node.stats(budget).hits - before
+        };
+        assert!(hits(&mut site, kept) >= 77, "{policy:?}");
+    }
+}
+
+#[test]
+fn a_schedule_keeps_the_nearest_uses() {
+    // Two passes over 100 blocks in a memory of 50. Belady's order hits in the second pass whatever
+    // the memory held of the first; LRU hits nothing.
+    let passes: Vec<u64> = (0..100).chain(0..100).collect();
+    let hits = |policy, is_told: bool| {
+        let mut site = Site::new(50);
+        let budget = site.budget(Limits::default(), policy);
+        if is_told {
+            let blocks: Vec<BlockIndex> = passes.iter().copied().map(BlockIndex).collect();
+            assert_eq!(site.node.expect(budget, blocks), Ok(200));
+        }
+        passes.iter().for_each(|block| site.read(budget, [*block]));
+        site.node.stats(budget).hits
+    };
+    assert_eq!(hits(Policy::Lru, false), 0);
+    // 78 % of 50 stay.
+    assert!(hits(Policy::Schedule, true) >= 36, "{}", hits(Policy::Schedule, true));
+    assert!(hits(Policy::Hinted, true) >= 36);
+}
+
+#[test]
+fn idle_partitions_go_after_a_minute() {
+    let mut site = Site::new(100);
+    let budget = site.budget(Limits::default(), Policy::Lru);
+    site.read(budget, 0..60);
+    let timeout = site.node.poll_timeout().unwrap();
+    assert!(timeout > site.now + Duration::from_secs(60) && timeout <= site.now + Duration::from_secs(62));
+    site.now = timeout;
+    site.act();
+    // Down to half: a partition has 16 blocks, and goes one block after the other.
+    assert!(site.node.usage().cached < 50);
+    assert_eq!(site.node.level().number(), 0);
+    assert_eq!(site.node.poll_timeout(), None, "an idle node has nothing to wake for");
+}
+
+#[test]
+fn a_new_generation_is_read_anew() {
+    let mut site = Site::new(100);
+    let budget = site.budget(Limits::default(), Policy::Lru);
+    site.read(budget, 0..10);
+    let request = site.node.read(budget, vec![BlockIndex(50)]).unwrap();
+    assert!(matches!(site.node.poll(site.now), Some(Action::Fetch { .. })));
+    site.node.replace(DATASET, Generation(1)).unwrap();
+    let refusal = Refusal { block: None, fault: Fault::Changed };
+    assert_eq!(site.node.poll(site.now), Some(Action::Refuse { request, refusal }));
+    assert_eq!(site.node.poll(site.now), None);
+    assert_eq!(site.node.usage().cached, 0);
+    site.read(budget, 0..10);
+    assert_eq!((site.node.stats(budget).hits, site.node.stats(budget).misses), (0, 21));
+    let error = site.node.replace(DATASET, Generation(1)).unwrap_err();
+    assert_eq!(error.to_string(), "dataset 0 has generation 1, which 1 is not later than");
+}
+
+#[test]
+fn guarantees_that_cannot_be_kept_are_refused() {
+    let mut site = Site::new(100);
+    let mut declare = |min, max, weight| {
+        site.node.declare_budget(DATASET, Limits { min, max, weight }, Policy::Lru).map_err(|error| error.to_string())
+    };
+    let impossible = declare(100, 100, 1).unwrap_err();
+    assert_eq!(
+        impossible,
+        "100 slots cannot be guaranteed: of 100, 0 are guaranteed to other budgets, and 1 have to be left to whoever asks"
+    );
+    assert!(declare(99, 100, 1).is_ok());
+    assert!(declare(1, 100, 1).is_err() && declare(0, 100, 1).is_ok());
+    assert!(declare(5, 4, 1).unwrap_err().starts_with("a budget of 5 to 4 slots"));
+    assert_eq!(declare(0, 100, 0).unwrap_err(), "a budget of weight 0 would get no slots");
+    let unknown = site.node.declare_budget(DatasetId(9), Limits::default(), Policy::Lru);
+    assert_eq!(unknown, Err(DeclareError::UnknownDataset(DatasetId(9))));
+}
+
+#[test]
+fn blocks_that_do_not_exist_are_refused() {
+    let mut site = Site::new(100);
+    let budget = site.budget(Limits::default(), Policy::Lru);
+    let error = site.node.read(budget, vec![BlockIndex(99_999), BlockIndex(100_000)]).unwrap_err();
+    assert!(matches!(&error, ReadError::NoSuchBlock { .. }), "{error}");
+    let rank = Region::new([0, 0], Shape::new([1, 1]).unwrap()).unwrap();
+    assert!(matches!(site.node.blocks_of(budget, &rank), Err(ReadError::BadRegion { .. })));
+}
+
+const DATASET: DatasetId = DatasetId(0);

@@ -1,0 +1,273 @@
+//! A node that reads through another one, over a link on which blocks and control overtake each
+//! other, with blocks pushed into credit.
+//!
+//! `RAILS_SEEDS=FIRST..END` chooses the runs.
+#![allow(clippy::disallowed_methods)]
+
+use rails_array::{BlockGrid, BlockIndex, Grid, Region, Shape};
+use rails_cache::{
+    Action, BlockId, BudgetId, DatasetId, DownstreamId, Fault, Generation, Limits, Node, NodeConfig, Policy, RequestId,
+    UpstreamId,
+};
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::Range,
+    sync::Arc,
+    time::Instant,
+};
+
+#[derive(Debug, Clone)]
+enum ToServer {
+    Get(BlockId),
+    Credit(u32),
+    Recall,
+}
+
+#[derive(Debug, Clone)]
+enum ToClient {
+    Block { block: BlockId, is_pushed: bool },
+    Fault(BlockId),
+    Return(u32),
+}
+
+struct Site {
+    random: ChaCha8Rng,
+    now: Instant,
+    client: Node,
+    server: Node,
+    budget: BudgetId,
+    server_budget: BudgetId,
+    to_server: VecDeque<ToServer>,
+    to_client: VecDeque<ToClient>,
+    reorders: bool,
+    /// Blocks that the storage was asked for.
+    storage: Vec<BlockId>,
+    /// The server's requests, and the blocks that the client wants by them.
+    serving: BTreeMap<RequestId, BlockId>,
+    /// Blocks that the client's readers copy.
+    copying: Vec<(RequestId, BlockId)>,
+    open: BTreeSet<RequestId>,
+    /// Blocks whose bytes the client has: its contents as an oracle.
+    filled: BTreeSet<BlockId>,
+    pushed: u64,
+}
+
+impl Site {
+    fn new(seed: u64) -> Self {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let now = Instant::now();
+        let node = |slots: u32, window| {
+            let config = NodeConfig { slots, slot_bytes: 8, max_block_slots: 3, window_slots: window, seed };
+            let mut node = Node::new(config, now);
+            let shape = |extent| Shape::new([extent]).unwrap();
+            // The last block is shorter.
+            let grid = Grid::new(BlockGrid::new(Region::whole(&shape(239)), shape(6)).unwrap());
+            node.declare_dataset(DATASET, Arc::new(grid), 4, Generation(0)).unwrap();
+            let budget = node.declare_budget(DATASET, Limits::default(), Policy::Lru).unwrap();
+            (node, budget)
+        };
+        let (client, budget) = node(random.random_range(12..60), random.random_range(1..12));
+        let (server, server_budget) = node(random.random_range(12..100), random.random_range(1..12));
+        Self {
+            now,
+            client,
+            server,
+            budget,
+            server_budget,
+            to_server: VecDeque::new(),
+            to_client: VecDeque::new(),
+            reorders: random.random_range(0..2) == 0,
+            random,
+            storage: Vec::new(),
+            serving: BTreeMap::new(),
+            copying: Vec::new(),
+            open: BTreeSet::new(),
+            filled: BTreeSet::new(),
+            pushed: 0,
+        }
+    }
+
+    /// Returns how many blocks were pushed.
+    fn go(mut self) -> u64 {
+        for _ in 0..self.random.random_range(100..600) {
+            self.event();
+            self.act();
+        }
+        for _ in 0..100_000 {
+            if self.is_still() {
+                break;
+            }
+            self.progress();
+            self.act();
+        }
+        assert!(self.is_still(), "the run does not end");
+        assert_eq!(self.open, BTreeSet::new(), "requests were forgotten");
+        self.pushed
+    }
+
+    fn is_still(&self) -> bool {
+        self.to_server.is_empty() && self.to_client.is_empty() && self.storage.is_empty() && self.copying.is_empty()
+    }
+
+    fn event(&mut self) {
+        match self.random.random_range(0..10) {
+            0 if self.open.len() < 4 => {
+                let first = self.random.random_range(0..36);
+                let blocks: Vec<BlockIndex> = (first..first + 4).map(BlockIndex).collect();
+                self.open.insert(self.client.read(self.budget, blocks).unwrap());
+            }
+            1 => {
+                let slots = self.client.grant_credit(UPSTREAM, self.budget, 6);
+                if slots > 0 {
+                    self.to_server.push_back(ToServer::Credit(slots));
+                }
+            }
+            2 => {
+                let first = self.random.random_range(0..30);
+                let blocks: Vec<BlockIndex> = (first..first + 8).map(BlockIndex).collect();
+                self.server.presend(CLIENT, self.server_budget, blocks).unwrap();
+            }
+            3 => {
+                let index = BlockIndex(self.random.random_range(0..40));
+                self.server.downstream_holds(CLIENT, self.server_budget, vec![index], false).unwrap();
+            }
+            _ => self.progress(),
+        }
+    }
+
+    /// One of those who have something to do does it.
+    fn progress(&mut self) {
+        match self.random.random_range(0..4) {
+            0 => self.server_receives(),
+            1 => self.client_receives(),
+            2 => {
+                if !self.storage.is_empty() {
+                    let which = self.random.random_range(0..self.storage.len());
+                    let block = self.storage.swap_remove(which);
+                    if self.random.random_range(0..15) == 0 {
+                        assert!(self.server.failed(block, Fault::Corrupt));
+                    } else {
+                        assert!(self.server.arrived(block, self.now));
+                    }
+                }
+            }
+            _ => {
+                if !self.copying.is_empty() {
+                    let which = self.random.random_range(0..self.copying.len());
+                    let (request, block) = self.copying.swap_remove(which);
+                    assert!(self.filled.contains(&block), "a reader copied what had not come");
+                    self.client.copied(request, block, self.now);
+                }
+            }
+        }
+    }
+
+    fn next<T>(queue: &mut VecDeque<T>, random: &mut ChaCha8Rng, reorders: bool) -> Option<T> {
+        let ahead = if reorders { queue.len().min(4) } else { queue.len().min(1) };
+        (ahead > 0).then(|| queue.remove(random.random_range(0..ahead)).unwrap())
+    }
+
+    fn server_receives(&mut self) {
+        match self.to_server.pop_front() {
+            None => {}
+            Some(ToServer::Get(block)) => {
+                let request = self.server.read(self.server_budget, vec![block.index]).unwrap();
+                self.serving.insert(request, block);
+            }
+            Some(ToServer::Credit(slots)) => self.server.credited(CLIENT, self.server_budget, slots).unwrap(),
+            Some(ToServer::Recall) => {
+                let left = self.server.recalled(CLIENT, self.server_budget);
+                self.to_client.push_back(ToClient::Return(left));
+            }
+        }
+    }
+
+    fn client_receives(&mut self) {
+        match Self::next(&mut self.to_client, &mut self.random, self.reorders) {
+            None => {}
+            Some(ToClient::Block { block, is_pushed: true }) => {
+                self.pushed += 1;
+                if self.client.pushed(UPSTREAM, self.budget, block, self.now) {
+                    assert!(self.client.slots(&block).next().is_some());
+                    self.filled.insert(block);
+                }
+                assert_eq!(self.client.pushed_amiss(), 0, "a block was pushed into no credit");
+            }
+            Some(ToClient::Block { block, is_pushed: false }) => {
+                let is_wanted = self.client.arrived(block, self.now);
+                // Otherwise it was pushed meanwhile.
+                self.filled.extend(is_wanted.then_some(block));
+            }
+            Some(ToClient::Fault(block)) => {
+                self.client.failed(block, Fault::Corrupt);
+            }
+            Some(ToClient::Return(slots)) => self.client.return_credit(UPSTREAM, self.budget, slots),
+        }
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.client.poll(self.now) {
+            match action {
+                Action::Fetch { block, .. } => {
+                    self.filled.remove(&block);
+                    self.to_server.push_back(ToServer::Get(block));
+                }
+                Action::Copy { request, block } => self.copying.push((request, block)),
+                Action::Recall { .. } => self.to_server.push_back(ToServer::Recall),
+                Action::Done { request } | Action::Refuse { request, .. } => assert!(self.open.remove(&request)),
+                Action::Raise { .. } => {}
+                Action::Present { .. } => unreachable!("nobody is below the client"),
+            }
+        }
+        while let Some(action) = self.server.poll(self.now) {
+            match action {
+                Action::Fetch { block, .. } => self.storage.push(block),
+                Action::Copy { request, block } => {
+                    self.to_client.push_back(ToClient::Block { block, is_pushed: false });
+                    self.server.copied(request, block, self.now);
+                }
+                Action::Present { downstream, budget, block } => {
+                    self.to_client.push_back(ToClient::Block { block, is_pushed: true });
+                    self.server.presented(downstream, budget, block, self.now);
+                }
+                Action::Done { request } => assert!(self.serving.remove(&request).is_some()),
+                Action::Refuse { request, .. } => {
+                    let block = self.serving.remove(&request).unwrap();
+                    self.to_client.push_back(ToClient::Fault(block));
+                }
+                Action::Raise { .. } => {}
+                Action::Recall { .. } => unreachable!("the storage has no credit"),
+            }
+        }
+        for node in [&self.client, &self.server] {
+            let usage = node.usage();
+            assert_eq!(usage.free + usage.in_transit + usage.cached + usage.credited, usage.slots, "{usage:?}");
+        }
+    }
+}
+
+#[test]
+fn random_runs_of_two_nodes_drop_no_push() {
+    let pushed: u64 = seeds(DEFAULT_SEEDS)
+        .map(|seed| {
+            let run = std::panic::catch_unwind(|| Site::new(seed).go());
+            run.unwrap_or_else(|_| panic!("again: RAILS_SEEDS={seed}..{} {AGAIN}", seed + 1))
+        })
+        .sum();
+    println!("{pushed} blocks were pushed");
+    assert!(pushed > 0);
+}
+
+/// The seeds that `RAILS_SEEDS` names, or else the first `count`.
+fn seeds(count: u64) -> Range<u64> {
+    let Ok(text) = std::env::var("RAILS_SEEDS") else { return 0..count };
+    let range = text.split_once("..").and_then(|(start, end)| Some(start.parse().ok()?..end.parse().ok()?));
+    range.unwrap_or_else(|| panic!("RAILS_SEEDS is FIRST..END, not `{text}`"))
+}
+
+const DATASET: DatasetId = DatasetId(0);
+const UPSTREAM: UpstreamId = UpstreamId(0);
+const CLIENT: DownstreamId = DownstreamId(0);
+const DEFAULT_SEEDS: u64 = 300;
+const AGAIN: &str = "cargo test -p rails-cache --test two_nodes";

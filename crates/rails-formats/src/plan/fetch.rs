@@ -5,7 +5,7 @@ use crate::{
     manifest::{ByteRange, Codec, ObjectPath, Piece, PieceSource, Shard, Steps},
 };
 use rails_array::{CopyPlan, Region, Selection, copy};
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 /// One place of stored bytes, and the wanted chunks that lie there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct PlannedChunk {
     /// The chunk's place in the grid of its section.
     pub index: Vec<u64>,
     /// The steps from its elements to its stored bytes.
-    pub codecs: Vec<Codec>,
+    pub codecs: Arc<[Codec]>,
     /// The size of its elements in bytes.
     pub decoded_bytes: u64,
     /// The way from its elements, as they are stored, to the region's memory from `to` on.
@@ -57,6 +57,8 @@ pub struct PlannedChunk {
 #[derive(Debug, Default)]
 pub(super) struct Fetches {
     fetches: Vec<PlannedFetch>,
+    /// The codecs of the last chunk, which those of a section share.
+    codecs: Arc<[Codec]>,
     /// The last fetch of each shard.
     shards: HashMap<ObjectPath, usize>,
 }
@@ -107,7 +109,7 @@ impl Fetches {
             copies: copies_of(&piece, &steps, dtype, strides),
             to,
             decoded_bytes: piece.chunk.elements() * dtype.bytes(),
-            codecs: piece.codecs.to_vec(),
+            codecs: self.shared(piece.codecs),
             index: piece.index,
         };
         let from = match piece.source {
@@ -127,6 +129,13 @@ impl Fetches {
 
     pub(super) fn done(self) -> Vec<PlannedFetch> {
         self.fetches
+    }
+
+    fn shared(&mut self, codecs: &[Codec]) -> Arc<[Codec]> {
+        if *self.codecs != *codecs {
+            self.codecs = codecs.into();
+        }
+        Arc::clone(&self.codecs)
     }
 
     fn add_to_shard(&mut self, path: ObjectPath, shard: &Shard, chunk: PlannedChunk) {

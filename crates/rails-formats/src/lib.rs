@@ -9,8 +9,9 @@
 //! Each module depends only on those above it.
 //! - [`data_type`]: types of elements, and the order of their bytes;
 //! - [`manifest`]: arrays, sections of chunks, and the chunks of a region;
+//! - [`decode`]: stored bytes of chunks, decoded within limits;
 //! - [`header`]: the errors of headers, and the conversation with their parsers;
-//! - [`netcdf3`], [`map_binary`], [`raw`]: the formats;
+//! - [`netcdf3`], [`map_binary`], [`raw`], [`zarr`]: the formats;
 //! - [`dataset`]: dataset files, and many files as one array;
 //! - [`plan`]: a region as merged reads;
 //! - [`reader`]: files whose changes are noticed. It alone does I/O.
@@ -44,7 +45,12 @@
 //! Bytes of a file never cause a panic. A header takes memory in proportion to the bytes that are
 //! there, up to fifteen times as much, and its manifest up to twenty-five times; neither takes any
 //! by a count that the header states. Offsets and sizes are checked where they are computed, so a
-//! wrong one is an error that names its field.
+//! wrong one is an error that names its field. A chunk is decoded to the size of its elements, and
+//! no further.
+//!
+//! # Features
+//! `zarr`, off by default: Zarr folders, and compressed chunks. Without it, both are errors that
+//! name it.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 // clippy.toml lists them.
@@ -52,6 +58,7 @@
 
 pub mod data_type;
 pub mod dataset;
+pub mod decode;
 pub mod header;
 pub mod manifest;
 pub mod map_binary;
@@ -59,3 +66,4 @@ pub mod netcdf3;
 pub mod plan;
 pub mod raw;
 pub mod reader;
+pub mod zarr;

@@ -19,6 +19,7 @@ mod tls;
 mod topology;
 mod transfer;
 mod wire;
+mod zarr;
 
 /// A decoder, and the start of its search.
 pub(crate) struct Target {
@@ -87,6 +88,9 @@ pub(crate) const TARGETS: &[Target] = &[
         words: formats::DATASET_WORDS,
     },
     Target { name: "manifest", run: formats::manifest, seeds: formats::manifests, words: &[] },
+    Target { name: "zarr-metadata", run: zarr::metadata, seeds: zarr::texts, words: zarr::WORDS },
+    Target { name: "zarr-shard", run: zarr::shard, seeds: zarr::shards, words: &[] },
+    Target { name: "chunk", run: zarr::chunk, seeds: zarr::chunks, words: &[] },
 ];
 
 /// Inputs that are text.

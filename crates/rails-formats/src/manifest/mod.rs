@@ -7,7 +7,9 @@
 
 mod array;
 mod attribute;
+mod codec;
 mod description;
+mod keyed;
 mod object;
 mod pieces;
 mod problem;
@@ -17,11 +19,14 @@ mod weight;
 pub use array::ArrayManifest;
 use array::UncheckedArray;
 pub use attribute::{AttributeValue, Attributes};
+pub use codec::Codec;
+pub(crate) use codec::Steps;
 pub use description::ArrayDescription;
+pub use keyed::{ChunkKey, IndexPlace, KeyedChunks, Separator, Shard};
 pub use object::{ObjectPath, ObjectPathError};
 pub use pieces::{Piece, Pieces, RegionOutside};
 pub use problem::ManifestProblem;
-pub use section::{ByteRange, ChunkSource, Codec, PieceSource, Placement, Section};
+pub use section::{ByteRange, ChunkSource, PieceSource, Placement, Section};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use weight::ManifestWeight;
@@ -260,4 +265,4 @@ impl From<Manifest> for UncheckedManifest {
 }
 
 /// The version of the encoding. A change of any encoded type is another version.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;

@@ -2,9 +2,9 @@
 
 use super::{
     array::ArrayManifest,
+    codec::Codec,
     section::{PieceSource, Section},
 };
-use crate::data_type::Endianness;
 use rails_array::{Region, Shape};
 
 /// A chunk, and its part of a region.
@@ -13,8 +13,10 @@ use rails_array::{Region, Shape};
 pub struct Piece<'a> {
     /// The place of the chunk's bytes.
     pub source: PieceSource<'a>,
-    /// The order of the bytes of an element.
-    pub endianness: Endianness,
+    /// The steps from its elements to its bytes.
+    pub codecs: &'a [Codec],
+    /// The chunk's place in the grid of its section.
+    pub index: Vec<u64>,
     /// The chunk, of which a part may lie behind its section.
     pub chunk: Region,
     /// The wanted part of it.
@@ -110,7 +112,8 @@ impl<'a> Walk<'a> {
         let chunk = Region::new(start, chunk_shape.clone()).expect("the ends of chunks fit 64 bits, which was checked");
         Piece {
             source: self.section.source(&self.grid, &self.next),
-            endianness: self.section.endianness(),
+            codecs: &self.section.codecs,
+            index: self.next.clone(),
             wanted: self.wanted.intersection(&chunk).expect("chunks between first and last have wanted elements"),
             chunk,
         }

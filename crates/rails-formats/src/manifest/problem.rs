@@ -51,9 +51,49 @@ pub enum ManifestProblem {
         /// The shape of the section.
         shape: Box<Shape>,
     },
-    /// A section has other codecs than are known.
-    #[error("a section has exactly one codec, and that is `Bytes`")]
+    /// The codecs of a section do not follow each other.
+    #[error("the codecs of a section are any number of `Transpose`, one `Bytes`, and any from bytes to bytes")]
     Codecs,
+    /// A section has more codecs than a chunk may have.
+    #[error("there are {count} codecs, and a chunk has at most {max}")]
+    CodecCount {
+        /// The number of codecs.
+        count: usize,
+        /// The largest number.
+        max: usize,
+    },
+    /// The order of axes of a transposition does not have each axis once.
+    #[error("{order:?} is no order of {rank} axes")]
+    AxisOrder {
+        /// The order.
+        order: Vec<usize>,
+        /// The number of axes.
+        rank: usize,
+    },
+    /// A chunk that is read whole is larger than such chunks may be.
+    #[error("a chunk of {bytes} bytes is read whole, and such a chunk has at most {max_bytes}")]
+    ChunkTooLong {
+        /// The size of its elements.
+        bytes: u64,
+        /// The largest size.
+        max_bytes: u64,
+    },
+    /// The name of a chunk's file may be longer than a path.
+    #[error("the name of a chunk's file may have {bytes} bytes, and a path has at most {max_bytes}")]
+    KeyLength {
+        /// The length of the longest name.
+        bytes: usize,
+        /// The largest length.
+        max_bytes: usize,
+    },
+    /// A file of several chunks has too many, none, or not one number for each axis.
+    #[error("a shard of {chunks:?} chunks has none, more than {max}, or other axes than the array")]
+    Shard {
+        /// The number of chunks along each axis.
+        chunks: Vec<u64>,
+        /// The largest number.
+        max: u64,
+    },
     /// A regular section has not one stride for each axis.
     #[error("{strides} strides do not fit {rank} axes")]
     Strides {

@@ -1,6 +1,11 @@
 //! Sections: boxes of an array that one regular grid of chunks fills.
 
-use super::{description::ArrayDescription, problem::ManifestProblem};
+use super::{
+    codec::{Codec, Steps},
+    description::ArrayDescription,
+    keyed::KeyedChunks,
+    problem::ManifestProblem,
+};
 use crate::data_type::{DataType, Endianness};
 use rails_array::Shape;
 use serde::{Deserialize, Serialize};
@@ -23,17 +28,6 @@ pub struct Section {
     pub placement: Placement,
 }
 
-/// A step from a chunk's elements to its stored bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum Codec {
-    /// The elements in C order, each as its bytes.
-    Bytes {
-        /// The order of an element's bytes.
-        endianness: Endianness,
-    },
-}
-
 /// The places of the chunks of a section.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -53,6 +47,8 @@ pub enum Placement {
     },
     /// Each chunk by itself, in C order of the grid.
     Listed(Vec<ChunkSource>),
+    /// Each chunk in a file that is named by the chunk's place in the grid.
+    Keyed(KeyedChunks),
 }
 
 /// The place of a chunk.
@@ -90,14 +86,6 @@ impl Section {
         Self { extent, chunk_shape, codecs: vec![Codec::Bytes { endianness: from }], placement }
     }
 
-    /// The order of the bytes of an element.
-    pub(super) fn endianness(&self) -> Endianness {
-        match self.codecs[..] {
-            [Codec::Bytes { endianness }] => endianness,
-            _ => unreachable!("a checked section has one step"),
-        }
-    }
-
     /// The part of the array that the section covers.
     pub(super) fn shape(&self, array: &Shape, along: usize) -> Result<Shape, ManifestProblem> {
         let extents = array.extents().iter().enumerate();
@@ -124,6 +112,7 @@ impl Section {
                     ChunkSource::Missing => PieceSource::Missing,
                 }
             }
+            Placement::Keyed(chunks) => PieceSource::Keyed(chunks),
         }
     }
 
@@ -134,10 +123,18 @@ impl Section {
             let chunk_shape = Box::new(self.chunk_shape.clone());
             return Err(ManifestProblem::ChunkShape { chunk_shape, shape: Box::new(shape) });
         }
-        let [Codec::Bytes { .. }] = self.codecs[..] else { return Err(ManifestProblem::Codecs) };
+        let steps = Steps::new(&self.codecs, shape.rank())?;
         let bytes = self.chunk_shape.elements().checked_mul(array.dtype.bytes()).ok_or(ManifestProblem::TooLarge)?;
+        let is_whole = !steps.from_bytes.is_empty() || matches!(self.placement, Placement::Keyed(_));
+        if is_whole && bytes > Codec::MAX_DECODED_BYTES {
+            return Err(ManifestProblem::ChunkTooLong { bytes, max_bytes: Codec::MAX_DECODED_BYTES });
+        }
         let check_length = |length: u64| {
-            if length == bytes { Ok(()) } else { Err(ManifestProblem::ChunkLength { length, expected: bytes }) }
+            let is_fitting = match steps.from_bytes {
+                [] => length == bytes,
+                _ => length <= Codec::max_encoded_bytes(bytes),
+            };
+            if is_fitting { Ok(()) } else { Err(ManifestProblem::ChunkLength { length, expected: bytes }) }
         };
         let grid = self.grid(&shape);
         for (axis, (count, chunk)) in grid.iter().zip(self.chunk_shape.extents()).enumerate() {
@@ -168,22 +165,24 @@ impl Section {
                     ChunkSource::Missing => Ok(()),
                 })
             }
+            Placement::Keyed(chunks) => chunks.check(shape.rank()),
         }
     }
 
-    /// The end of the last byte of regular chunks; `None` for a section without chunks, and for a
-    /// list.
+    /// The end of the last byte of regular chunks; `None` for a section without chunks, and for
+    /// other placements.
     pub(crate) fn regular_end(&self, array: &ArrayDescription, along: usize) -> Option<u64> {
         let Placement::Regular { offset, strides, length, .. } = &self.placement else { return None };
         let grid = self.grid(&self.shape(&array.shape, along).ok()?);
         if grid.contains(&0) { None } else { end_of(&grid, *offset, strides, *length) }
     }
 
-    /// The numbers of the files, each of them once for a regular section.
+    /// The numbers of the files, each of them once for a regular section. Keyed files have none.
     pub(super) fn objects(&self) -> impl Iterator<Item = u32> {
         let (regular, listed) = match &self.placement {
             Placement::Regular { object, .. } => (Some(*object), &[][..]),
             Placement::Listed(chunks) => (None, &chunks[..]),
+            Placement::Keyed(_) => (None, &[][..]),
         };
         regular.into_iter().chain(listed.iter().filter_map(|chunk| match chunk {
             ChunkSource::Range(range) => Some(range.object),
@@ -205,6 +204,8 @@ impl Section {
                     }
                 }
             }
+            // Paths are below the root, and so the same in every manifest.
+            Placement::Keyed(_) => (),
         }
         self
     }
@@ -225,6 +226,8 @@ fn end_of(grid: &[u64], offset: u64, strides: &[u64], length: u64) -> Option<u64
 pub enum PieceSource<'a> {
     /// Bytes of a file.
     Range(ByteRange),
+    /// A file that is named by the chunk's place in the grid, if there is one.
+    Keyed(&'a KeyedChunks),
     /// The stored bytes themselves.
     Inline(&'a [u8]),
     /// The chunk is not stored: its elements have the fill value.

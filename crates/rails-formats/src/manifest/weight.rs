@@ -7,9 +7,11 @@
 use super::{
     array::{ArrayManifest, UncheckedArray},
     attribute::AttributeValue,
-    section::{ByteRange, ChunkSource, Codec, Section},
+    codec::Codec,
+    keyed::{ChunkKey, IndexPlace},
+    section::{ByteRange, ChunkSource, Section},
 };
-use crate::data_type::DataType;
+use crate::data_type::{DataType, Endianness};
 use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, SeqAccess, Visitor},
@@ -66,7 +68,7 @@ struct DescriptionWeight {
 struct SectionWeight {
     _extent: u64,
     chunk_shape: List<u64>,
-    codecs: List<Codec>,
+    codecs: List<CodecWeight>,
     placement: PlacementWeight,
 }
 
@@ -75,6 +77,36 @@ struct SectionWeight {
 enum PlacementWeight {
     Regular { _object: u32, _offset: u64, strides: List<u64>, _length: u64 },
     Listed(List<ChunkWeight>),
+    Keyed(KeyedWeight),
+}
+
+/// [`KeyedChunks`](super::KeyedChunks).
+#[derive(Deserialize)]
+struct KeyedWeight {
+    folder: Text,
+    _key: ChunkKey,
+    shard: Option<ShardWeight>,
+}
+
+/// [`Shard`](super::Shard).
+#[derive(Deserialize)]
+struct ShardWeight {
+    chunks: List<u64>,
+    _index_place: IndexPlace,
+    _has_checksum: bool,
+}
+
+/// [`Codec`].
+#[derive(Deserialize)]
+enum CodecWeight {
+    Bytes { _endianness: Endianness },
+    Transpose { order: List<usize> },
+    Shuffle { _element_bytes: u64 },
+    Gzip,
+    Zlib,
+    Zstd,
+    Blosc,
+    Crc32c,
 }
 
 /// [`ChunkSource`].
@@ -112,6 +144,9 @@ impl Entry for SectionWeight {
         let chunks = match &self.placement {
             PlacementWeight::Regular { strides, .. } => strides.bytes,
             PlacementWeight::Listed(chunks) => chunks.bytes,
+            PlacementWeight::Keyed(chunks) => {
+                chunks.folder.0 + chunks.shard.as_ref().map_or(0, |shard| shard.chunks.bytes)
+            }
         };
         self.chunk_shape.bytes + self.codecs.bytes + chunks
     }
@@ -144,7 +179,24 @@ impl Entry for Option<Text> {
     }
 }
 
-impl Entry for Codec {
+impl Entry for CodecWeight {
+    const BYTES: usize = size_of::<Codec>();
+
+    fn behind(&self) -> u64 {
+        match self {
+            Self::Transpose { order } => order.bytes,
+            Self::Bytes { .. }
+            | Self::Shuffle { .. }
+            | Self::Gzip
+            | Self::Zlib
+            | Self::Zstd
+            | Self::Blosc
+            | Self::Crc32c => 0,
+        }
+    }
+}
+
+impl Entry for usize {
     const BYTES: usize = size_of::<Self>();
 }
 
@@ -242,9 +294,8 @@ const ALLOCATION: u64 = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        data_type::Endianness,
-        manifest::{ArrayDescription, Attributes, Manifest, ManifestError, ObjectPath, Placement},
+    use crate::manifest::{
+        ArrayDescription, Attributes, KeyedChunks, Manifest, ManifestError, ObjectPath, Placement, Separator, Shard,
     };
     use allocation_counter::measure;
     use rails_array::Shape;
@@ -279,6 +330,24 @@ mod tests {
         ArrayManifest::new(description, 0, (0..sections).map(section).collect()).unwrap()
     }
 
+    fn keyed(sections: usize, codecs: Vec<Codec>) -> ArrayManifest {
+        let section = || Section {
+            extent: 1,
+            chunk_shape: Shape::new([1, 1]).unwrap(),
+            codecs: codecs.clone(),
+            placement: Placement::Keyed(KeyedChunks {
+                folder: ObjectPath::new("a.zarr/v").unwrap(),
+                key: ChunkKey::Default(Separator::Slash),
+                shard: Some(Shard { chunks: vec![1, 2], index_place: IndexPlace::End, has_checksum: true }),
+            }),
+        };
+        let description = ArrayDescription {
+            shape: Shape::new([sections as u64, 1]).unwrap(),
+            ..array(0, 1, 1, 0).description().clone()
+        };
+        ArrayManifest::new(description, 0, (0..sections).map(|_| section()).collect()).unwrap()
+    }
+
     fn chunk(number: usize) -> ChunkSource {
         match number % 3 {
             0 => ChunkSource::Range(ByteRange { object: 0, offset: number as u64, length: 2 }),
@@ -291,12 +360,23 @@ mod tests {
     fn weights_are_at_least_the_memory() {
         let many = |count| (0..count).map(|number| array(number, 2, 3, 2)).collect();
         let objects = |count| (0..count).map(|number| ObjectPath::new(format!("{number}.nc")).unwrap()).collect();
+        let codecs = vec![
+            Codec::Transpose { order: vec![1, 0] },
+            Codec::Transpose { order: vec![0, 1] },
+            Codec::Bytes { endianness: Endianness::Little },
+            Codec::Shuffle { element_bytes: 2 },
+            Codec::Gzip,
+            Codec::Zstd,
+            Codec::Blosc,
+            Codec::Crc32c,
+        ];
         let manifests = [
             Manifest::new(objects(500), vec![], Attributes::new()),
             Manifest::new(objects(1), many(100), attributes(1)),
             Manifest::new(objects(1), vec![array(0, 300, 1, 0)], attributes(11)),
             Manifest::new(objects(1), vec![array(0, 2, 1000, 0)], Attributes::new()),
             Manifest::new(objects(1), vec![array(0, 1, 1, 700)], attributes(300)),
+            Manifest::new(vec![], vec![keyed(300, codecs)], Attributes::new()),
         ];
         for manifest in manifests {
             let manifest = manifest.unwrap();

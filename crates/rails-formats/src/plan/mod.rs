@@ -1,16 +1,20 @@
 //! Plans: the reads that fill memory with a region of an array.
 //!
 //! [`plan_region`] goes from a region over its chunks and their runs of bytes to merged reads. A
-//! plan is carried out by [`RegionPlan::read`], which is lent a function that reads.
+//! plan is carried out by [`RegionPlan::read`], which is lent a function that reads. Chunks that
+//! have to be decoded, and those in files of their own, are [fetched whole](PlannedFetch).
 
+mod fetch;
 mod merge;
 
 use crate::{
     data_type::{DataType, Endianness},
     manifest::{ArrayManifest, PieceSource, RegionOutside},
 };
+pub use fetch::{FetchPlace, PlannedChunk, PlannedFetch};
+use fetch::{Fetches, copies_of, steps_of};
 pub use merge::{MergeLimits, MergedRead, merge};
-use rails_array::{CopyPlan, Region, Selection};
+use rails_array::Region;
 use std::{collections::BTreeMap, ops::Range};
 
 /// The reads that fill memory with a region, in C order and this machine's order of bytes.
@@ -19,6 +23,7 @@ pub struct RegionPlan {
     dtype: DataType,
     bytes: u64,
     reads: Vec<PlannedRead>,
+    fetches: Vec<PlannedFetch>,
     constants: Vec<Constant>,
     fill: Vec<u8>,
 }
@@ -56,7 +61,8 @@ enum Constant {
     Inline { to: u64, bytes: Vec<u8>, endianness: Endianness },
 }
 
-/// Plans the reads of a region. The plan has at most one run for each element of the region.
+/// Plans the reads of a region. The plan has at most one run for each element of the region, and
+/// one fetch for each chunk.
 ///
 /// # Errors
 /// [`RegionOutside`], if the array has not all of the region.
@@ -65,32 +71,39 @@ pub fn plan_region(array: &ArrayManifest, region: &Region, limits: &MergeLimits)
     let size = description.dtype.bytes();
     let strides: Vec<u64> = region.shape().strides().iter().map(|stride| stride.saturating_mul(size)).collect();
     let mut runs: BTreeMap<u32, Vec<CopyRun>> = BTreeMap::new();
+    let mut fetches = Fetches::default();
     let mut constants = Vec::new();
     for piece in array.chunks_of(region)? {
         // The chunk may reach over its section, so only the wanted part of it is selected.
         let origins = piece.wanted.start().iter().zip(region.start());
         let first: u64 = origins.zip(&strides).map(|((at, origin), stride)| (at - origin) * stride).sum();
-        let copy = CopyPlan::with_strides(&piece.chunk, &Selection::from(piece.wanted), size, &strides)
-            .expect("the sizes of chunks and of the array were checked");
-        for run in copy.runs() {
-            let (from, to, bytes) = (run.source, first + run.destination, run.bytes);
+        let steps = steps_of(&piece);
+        let is_decoded = !steps.from_bytes.is_empty() && piece.source != PieceSource::Missing;
+        if is_decoded || matches!(piece.source, PieceSource::Keyed(_)) {
+            fetches.add(piece, first, description.dtype, &strides);
+            continue;
+        }
+        for run in copies_of(&piece, &steps, description.dtype, &strides).runs() {
+            let (from, to, bytes, endianness) = (run.source, first + run.destination, run.bytes, steps.endianness);
             match piece.source {
                 PieceSource::Range(range) => {
-                    let run = CopyRun { from: range.offset + from, to, bytes, endianness: piece.endianness };
+                    let run = CopyRun { from: range.offset + from, to, bytes, endianness };
                     append(runs.entry(range.object).or_default(), run);
                 }
                 PieceSource::Inline(chunk) => {
                     let bytes = chunk[from as usize..(from + bytes) as usize].to_vec();
-                    constants.push(Constant::Inline { to, bytes, endianness: piece.endianness });
+                    constants.push(Constant::Inline { to, bytes, endianness });
                 }
                 PieceSource::Missing => constants.push(Constant::Fill(to..to + bytes)),
+                PieceSource::Keyed(_) => unreachable!("a chunk in a file of its own is fetched whole"),
             }
         }
     }
     let reads = runs.into_iter().flat_map(|(object, runs)| reads_of(object, &runs, limits)).collect();
     let mut fill = description.fill_value.clone().unwrap_or_else(|| vec![0; size as usize]);
     description.dtype.swap_to_native(&mut fill, Endianness::Little);
-    Ok(RegionPlan { dtype: description.dtype, bytes: region.elements() * size, reads, constants, fill })
+    let (dtype, bytes, fetches) = (description.dtype, region.elements() * size, fetches.done());
+    Ok(RegionPlan { dtype, bytes, reads, fetches, constants, fill })
 }
 
 impl RegionPlan {
@@ -104,6 +117,16 @@ impl RegionPlan {
         &self.reads
     }
 
+    /// The chunks that are fetched whole.
+    pub fn fetches(&self) -> &[PlannedFetch] {
+        &self.fetches
+    }
+
+    /// The type of the elements.
+    pub fn dtype(&self) -> DataType {
+        self.dtype
+    }
+
     /// Fills `goal` with the region. `read` fills its buffer with the bytes of a file from an
     /// offset on.
     ///
@@ -111,8 +134,15 @@ impl RegionPlan {
     /// The first error of `read`; the goal is partly filled then.
     ///
     /// # Panics
-    /// If `goal` has not the size of the region.
-    pub fn read<E>(
+    /// If `goal` has not the size of the region, or the plan has [fetches](Self::fetches), which
+    /// [`read_plan`](crate::reader::read_plan) carries out.
+    pub fn read<E>(&self, goal: &mut [u8], read: impl FnMut(u32, u64, &mut [u8]) -> Result<(), E>) -> Result<(), E> {
+        assert!(self.fetches.is_empty(), "the plan has no chunks that are fetched whole");
+        self.read_but_fetches(goal, read)
+    }
+
+    /// Fills `goal` with all of the region but its fetches, as [`read`](Self::read) does.
+    pub(crate) fn read_but_fetches<E>(
         &self,
         goal: &mut [u8],
         mut read: impl FnMut(u32, u64, &mut [u8]) -> Result<(), E>,
@@ -133,6 +163,24 @@ impl RegionPlan {
             read(planned.object, planned.range.start, &mut buffer)?;
             planned.scatter(&buffer, goal, self.dtype);
         }
+        self.write_constants(goal);
+        Ok(())
+    }
+
+    /// Fills the places of a chunk that is not stored with the fill value.
+    ///
+    /// # Panics
+    /// If `goal` has not the size of the region.
+    pub fn fill(&self, chunk: &PlannedChunk, goal: &mut [u8]) {
+        chunk.fill(&self.fill, goal);
+    }
+
+    /// Fills the places of the elements that no file has.
+    ///
+    /// # Panics
+    /// If `goal` has not the size of the region.
+    pub fn write_constants(&self, goal: &mut [u8]) {
+        assert_eq!(goal.len() as u64, self.bytes, "the goal has the size of the region");
         for constant in &self.constants {
             match constant {
                 Constant::Fill(range) => goal[range.start as usize..range.end as usize]
@@ -145,7 +193,6 @@ impl RegionPlan {
                 }
             }
         }
-        Ok(())
     }
 }
 

@@ -38,8 +38,8 @@ pub struct OpenedDataset {
 /// The limits of the search for the files of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenLimits {
-    max_entries: usize,
-    max_depth: usize,
+    pub(super) max_entries: usize,
+    pub(super) max_depth: usize,
 }
 
 /// An error in opening a dataset.

@@ -1,7 +1,7 @@
 //! Errors of reading.
 
 use super::generation::Generation;
-use crate::{header::HeaderError, manifest::ObjectPath};
+use crate::{decode::DecodeError, header::HeaderError, manifest::ObjectPath};
 use std::io;
 
 /// An error in reading a file of a dataset.
@@ -66,6 +66,41 @@ pub enum ReadError {
         before: Box<Generation>,
         /// The generation now.
         now: Box<Generation>,
+    },
+    /// The bytes of a chunk are wrong.
+    #[error("the chunk {index:?} in `{path}` is wrong")]
+    Chunk {
+        /// The file.
+        path: ObjectPath,
+        /// The chunk's place in the grid of its section.
+        index: Vec<u64>,
+        /// The cause.
+        #[source]
+        error: DecodeError,
+    },
+    /// The bytes of a chunk that a manifest itself holds are wrong.
+    #[error("the chunk {index:?}, which the manifest holds, is wrong")]
+    InlineChunk {
+        /// The chunk's place in the grid of its section.
+        index: Vec<u64>,
+        /// The cause.
+        #[source]
+        error: DecodeError,
+    },
+    /// The index of a file of several chunks is wrong.
+    #[error("the shard `{path}` is wrong")]
+    Shard {
+        /// The file.
+        path: ObjectPath,
+        /// The cause.
+        #[source]
+        error: DecodeError,
+    },
+    /// A chunk is in a file without a number, and no root is given.
+    #[error("`{path}` is a file of one chunk or of a shard, which is read below a root alone")]
+    NoRoot {
+        /// The file.
+        path: ObjectPath,
     },
     /// The header of a file is wrong.
     #[error("the header of `{path}` is wrong")]

@@ -3,17 +3,24 @@
 //! All reads block their thread. A [`Source`] is an open file, and all its bytes are of one
 //! [`Generation`]: a file that has changed is an error and never other bytes, but for the changes
 //! that a generation does not notice. [`read_plan`] carries out a
-//! [`RegionPlan`](crate::plan::RegionPlan); [`open_dataset`] goes from a dataset file to its
-//! manifest.
+//! [`RegionPlan`](crate::plan::RegionPlan), a [`ReadPool`] does so with several threads;
+//! [`open_dataset`] goes from a dataset file to its manifest, [`open_zarr`] from a Zarr folder.
 
 mod dataset;
 mod error;
+mod fetch;
 mod generation;
+mod pool;
 mod read;
 mod source;
+mod task;
+mod zarr;
 
 pub use dataset::{OpenError, OpenLimits, OpenedDataset, open_dataset};
 pub use error::ReadError;
 pub use generation::Generation;
-pub use read::{read_header, read_plan};
+pub use pool::{NoThread, PoolOptions, QueueFull, ReadPool};
+pub use read::{read_header, read_plan, read_plan_below};
 pub use source::{Root, Source};
+pub use task::{PlanFiles, ReadEvent, ReadFailure, ReadPart, Reading};
+pub use zarr::{OpenZarrError, OpenedZarr, open_zarr};

@@ -1,6 +1,10 @@
 //! Headers and plans, read from open files.
 
-use super::{error::ReadError, source::Source};
+use super::{
+    error::ReadError,
+    fetch::fetch,
+    source::{Root, Source},
+};
 use crate::{
     header::{HeaderError, Step},
     plan::RegionPlan,
@@ -11,22 +15,53 @@ use std::borrow::Borrow;
 /// each file. It blocks.
 ///
 /// The generation of a file is compared before the first and after the last read of it, so all its
-/// bytes are of one generation.
+/// bytes are of one generation. Chunks that are fetched whole ask for their file once more each.
 ///
 /// # Errors
-/// The first error of `source_of` and of the reads, as [`Source::read_at`] has them; the goal is
-/// partly filled then, and its bytes mean nothing.
+/// The first error of `source_of` and of the reads, as [`Source::read_at`] has them;
+/// [`ReadError::Chunk`] for a chunk that cannot be decoded; [`ReadError::NoRoot`] for chunks in
+/// files without a number, which [`read_plan_below`] reads. The goal is partly filled then, and its
+/// bytes mean nothing.
 ///
 /// # Panics
 /// If `goal` has not the size of the region.
 pub fn read_plan<S: Borrow<Source>>(
     plan: &RegionPlan,
     goal: &mut [u8],
+    source_of: impl FnMut(u32) -> Result<S, ReadError>,
+) -> Result<(), ReadError> {
+    carry_out(None, plan, goal, source_of)
+}
+
+/// Fills `goal` as [`read_plan`] does, also with chunks in files that are named by the chunks'
+/// places in their grid, below `root`. It blocks.
+///
+/// Such a file is opened when its chunk is read, and the bytes of a chunk are of one generation of
+/// the file.
+///
+/// # Errors
+/// Those of [`read_plan`] but [`ReadError::NoRoot`], and [`ReadError::Shard`].
+///
+/// # Panics
+/// If `goal` has not the size of the region.
+pub fn read_plan_below<S: Borrow<Source>>(
+    root: &Root,
+    plan: &RegionPlan,
+    goal: &mut [u8],
+    source_of: impl FnMut(u32) -> Result<S, ReadError>,
+) -> Result<(), ReadError> {
+    carry_out(Some(root), plan, goal, source_of)
+}
+
+fn carry_out<S: Borrow<Source>>(
+    root: Option<&Root>,
+    plan: &RegionPlan,
+    goal: &mut [u8],
     mut source_of: impl FnMut(u32) -> Result<S, ReadError>,
 ) -> Result<(), ReadError> {
     // Reads are in the order of the files.
     let mut current: Option<(u32, S)> = None;
-    plan.read(goal, |object, offset, buffer| {
+    plan.read_but_fetches(goal, |object, offset, buffer| {
         if let Some((number, source)) = &current
             && *number == object
         {
@@ -40,7 +75,14 @@ pub fn read_plan<S: Borrow<Source>>(
         let (_, source) = current.insert((object, next));
         (*source).borrow().read_unchecked(offset, buffer)
     })?;
-    current.map_or(Ok(()), |(_, last)| last.borrow().check())
+    current.map_or(Ok(()), |(_, last)| last.borrow().check())?;
+    for planned in plan.fetches() {
+        fetch(root, plan.dtype(), planned, &mut source_of, |chunk, elements| match elements {
+            Some(elements) => chunk.scatter(&elements, goal),
+            None => plan.fill(chunk, goal),
+        })?;
+    }
+    Ok(())
 }
 
 /// Reads the header of a file with the parser of its format, which asks for as much as it needs.

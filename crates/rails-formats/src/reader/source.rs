@@ -55,6 +55,17 @@ impl Root {
         Ok(Source { path: path.clone(), file, generation: Generation::of(&metadata) })
     }
 
+    /// Opens a file as [`source`](Self::source) does; `None`, if there is no file of that name.
+    ///
+    /// # Errors
+    /// Those of [`source`](Self::source) but the one that nothing is there.
+    pub fn source_if_there(&self, path: &ObjectPath) -> Result<Option<Source>, ReadError> {
+        match self.source(path) {
+            Err(ReadError::Open { error, .. }) if error.kind() == ErrorKind::NotFound => Ok(None),
+            opened => opened.map(Some),
+        }
+    }
+
     pub(super) fn dir(&self) -> &Dir {
         &self.dir
     }

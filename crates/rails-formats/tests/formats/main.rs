@@ -5,9 +5,12 @@
 
 mod arrays;
 mod dataset;
+mod decode;
 mod manifests;
 mod map_binary;
 mod netcdf3;
 mod netcdf3_writer;
+mod pool;
 mod raw;
 mod reader;
+mod zarr;

@@ -248,7 +248,7 @@ fn decoding_keeps_files_below_the_root() {
     }
     assert!(matches!(Manifest::decode(&[&bytes[..], &[0]].concat()), Err(ManifestError::Malformed { .. })));
     assert!(matches!(Manifest::decode(&[]), Err(ManifestError::Malformed { .. })));
-    assert_eq!(Manifest::decode(&[&[2], &bytes[1..]].concat()), Err(ManifestError::Version { found: 2 }));
+    assert_eq!(Manifest::decode(&[&[1], &bytes[1..]].concat()), Err(ManifestError::Version { found: 1 }));
 }
 
 #[test]

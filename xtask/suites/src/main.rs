@@ -28,9 +28,9 @@ use std::{path::PathBuf, process::ExitCode};
 ///
 /// Every command first looks for pkg-config, hwloc 2.8 or newer, libudev and a C compiler (and for
 /// iproute2 where network namespaces are made, for QEMU, busybox and kmod where a guest is booted,
-/// z3 for proofs, a C++ compiler for fuzzing). As root, or where sudo asks for no password, it
-/// installs missing packages by apt-get, dnf, pacman or zypper; otherwise it prints the command and
-/// stops.
+/// z3 for proofs, a C++ compiler for codecs and fuzzing). As root, or where sudo asks for no
+/// password, it installs missing packages by apt-get, dnf, pacman or zypper; otherwise it prints
+/// the command and stops.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100, after_help = DEMO)]
 struct Cli {

@@ -111,16 +111,18 @@ fn names(needs: &[Need]) -> String {
     needs.iter().map(|need| need.name()).collect::<Vec<_>>().join(", ")
 }
 
-const BUILD: [Need; 4] = [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler];
+/// The tests of rails-formats build Blosc, a part of which is C++.
+const BUILD: [Need; 5] = [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler, Need::CxxCompiler];
 const FUZZ: [Need; 5] = [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler, Need::CxxCompiler];
-const NAMESPACES: [Need; 6] =
-    [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler, Need::Iproute, Need::Lstopo];
+const NAMESPACES: [Need; 7] =
+    [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler, Need::CxxCompiler, Need::Iproute, Need::Lstopo];
 const PROOFS: [Need; 1] = [Need::Z3];
-const GUEST: [Need; 9] = [
+const GUEST: [Need; 10] = [
     Need::PkgConfig,
     Need::Hwloc,
     Need::Libudev,
     Need::Compiler,
+    Need::CxxCompiler,
     Need::Iproute,
     Need::Lstopo,
     Need::Qemu,

@@ -139,13 +139,15 @@ impl Fetches {
     }
 
     fn add_to_shard(&mut self, path: ObjectPath, shard: &Shard, chunk: PlannedChunk) {
+        let from = FetchPlace::Shard { path: path.clone(), shard: shard.clone() };
+        // Two sections may have the same files, and say other layouts.
         if let Some(last) = self.shards.get(&path)
+            && self.fetches[*last].from == from
             && self.fetches[*last].chunks.len() < PlannedFetch::MAX_CHUNKS
         {
             return self.fetches[*last].chunks.push(chunk);
         }
-        self.shards.insert(path.clone(), self.fetches.len());
-        let from = FetchPlace::Shard { path, shard: shard.clone() };
+        self.shards.insert(path, self.fetches.len());
         self.fetches.push(PlannedFetch { from, chunks: vec![chunk] });
     }
 }

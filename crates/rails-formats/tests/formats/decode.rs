@@ -11,7 +11,8 @@ use rails_formats::{
     data_type::{DataType, Endianness},
     decode::{DecodeError, decode},
     manifest::{
-        ArrayDescription, ArrayManifest, Attributes, ByteRange, ChunkSource, Codec, ObjectPath, Placement, Section,
+        ArrayDescription, ArrayManifest, Attributes, ByteRange, ChunkKey, ChunkSource, Codec, IndexPlace, KeyedChunks,
+        ObjectPath, Placement, Section, Separator, Shard,
     },
     plan::{MergeLimits, plan_region},
     reader::{OpenLimits, ReadError, Root, Source, open_zarr, read_plan, read_plan_below},
@@ -239,4 +240,44 @@ fn corrupt_listed_chunks_are_errors() {
         panic!("{error:?}")
     };
     assert_eq!((path.as_str(), &index[..]), ("a.bin", &[0, 0][..]));
+}
+
+/// A section of single elements in shards of so many, in the folder `a`.
+fn in_shards(elements: u64) -> Section {
+    let shard = Shard { chunks: vec![elements], index_place: IndexPlace::Start, has_checksum: false };
+    let folder = ObjectPath::new("a").unwrap();
+    Section {
+        extent: elements,
+        chunk_shape: Shape::new([1]).unwrap(),
+        codecs: vec![BYTES],
+        placement: Placement::Keyed(KeyedChunks { folder, key: ChunkKey::V2(Separator::Dot), shard: Some(shard) }),
+    }
+}
+
+/// An array of bytes.
+fn bytes_of(sections: Vec<Section>) -> ArrayManifest {
+    let description = ArrayDescription {
+        name: "v".into(),
+        dtype: DataType::Uint8,
+        shape: Shape::new([sections.iter().map(|section| section.extent).sum::<u64>()]).unwrap(),
+        dimension_names: vec![None],
+        fill_value: Some(vec![99]),
+        attributes: Attributes::new(),
+    };
+    ArrayManifest::new(description, 0, sections).unwrap()
+}
+
+#[test]
+fn sections_disagree_about_a_shard() {
+    let array = bytes_of(vec![in_shards(1), in_shards(2)]);
+    let plan = plan_region(&array, &Region::whole(&array.description().shape), &MergeLimits::default()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("a")).unwrap();
+    // One element is at byte 16 of 17, and two are at no place.
+    let index = [16_u64, 1].map(u64::to_le_bytes).concat();
+    fs::write(folder.path().join("a/0"), [&index[..], &[42]].concat()).unwrap();
+    let root = Root::open(folder.path()).unwrap();
+    let read = read_plan_below(&root, &plan, &mut [0; 3], |_| -> Result<Source, _> { unreachable!() });
+    let expected = DecodeError::ShardTooShort { file_bytes: 17, index_bytes: 32 };
+    assert!(matches!(read, Err(ReadError::Shard { error, .. }) if error == expected));
 }

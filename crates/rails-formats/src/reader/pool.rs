@@ -135,7 +135,10 @@ impl ReadPool {
         files: &Arc<dyn PlanFiles>,
         on_event: impl Fn(ReadEvent) + Send + Sync + 'static,
     ) -> Result<Reading, QueueFull> {
-        let state = self.queue.state();
+        let mut state = self.queue.state();
+        if state.tasks.len() >= self.queue.max_plans {
+            state = self.queue.drop_cancelled(state);
+        }
         if state.tasks.len() >= self.queue.max_plans {
             return Err(QueueFull { max_plans: self.queue.max_plans });
         }
@@ -246,10 +249,22 @@ impl Queue {
         reading
     }
 
+    /// Takes the cancelled plans out of the queue.
+    fn drop_cancelled<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let tasks = std::mem::take(&mut state.tasks).into_iter();
+        let (kept, cancelled): (Vec<_>, Vec<_>) = tasks.partition(|task| task.has_more());
+        state.tasks = kept.into();
+        drop(state);
+        self.has_room.notify_all();
+        cancelled.into_iter().for_each(drop_task);
+        self.state()
+    }
+
     /// Carries out parts until the pool is dropped.
     fn work(&self) {
         while let Some((task, part)) = self.next() {
             task.run(part);
+            drop_task(task);
         }
     }
 
@@ -267,6 +282,9 @@ impl Queue {
                 if let Some(part) = part {
                     return Some((task, part));
                 }
+                drop(state);
+                drop_task(task);
+                state = self.state();
             } else if state.is_closed {
                 return None;
             } else {
@@ -279,6 +297,12 @@ impl Queue {
         // Nothing panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Drops a plan, without the lock of a queue: the receiver of its news, which may go with it, may
+/// use the pool, and may panic.
+fn drop_task(task: Arc<Task>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(task)));
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
         mpsc,
     },
+    time::Duration,
 };
 use tempfile::TempDir;
 
@@ -154,6 +155,86 @@ fn the_queue_is_limited_on_both_sides() {
     gate.send(()).unwrap();
     gate.send(()).unwrap();
     drop(pool);
+}
+
+#[test]
+fn cancelled_plans_leave_the_queue() {
+    let (folder, manifest, _) = file();
+    let (plan, _) = plan(&manifest);
+    let (files, gate) = gated(&folder);
+    let pool = pool(1, 1);
+    let shared: Arc<dyn PlanFiles> = files.clone();
+    let begin = || pool.begin(&plan, &shared, |_| ());
+    let first = begin().unwrap();
+    while files.opened.load(Ordering::Relaxed) < 1 {
+        std::thread::yield_now();
+    }
+    first.cancel();
+    drop(begin().unwrap());
+    let last = begin();
+    assert!(matches!(begin(), Err(QueueFull { max_plans: 1, .. })));
+    drop(last.unwrap());
+    gate.send(()).unwrap();
+}
+
+/// A receiver of news, whose end is seen.
+struct OnDrop<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+#[test]
+fn a_receiver_uses_the_pool_as_it_goes() {
+    let (folder, manifest, _) = file();
+    let (plan, _) = plan(&manifest);
+    let (files, gate) = gated(&folder);
+    let pool = Arc::new(pool(1, 2));
+    let shared: Arc<dyn PlanFiles> = files.clone();
+    let first = pool.begin(&plan, &shared, |_| ()).unwrap();
+    while files.opened.load(Ordering::Relaxed) < 1 {
+        std::thread::yield_now();
+    }
+    let (sender, gone) = mpsc::channel();
+    let begin = {
+        let (pool, plan, shared) = (Arc::clone(&pool), Arc::clone(&plan), Arc::clone(&shared));
+        move || drop(pool.begin(&plan, &shared, |_| ()))
+    };
+    let receiver = OnDrop(move || {
+        begin();
+        sender.send(()).unwrap();
+    });
+    let second = pool.begin(&plan, &shared, move |_| {
+        let _ = &receiver;
+    });
+    drop(second.unwrap());
+    first.cancel();
+    gate.send(()).unwrap();
+    // The second plan was cancelled before its first part, so the queue was its last owner.
+    gone.recv_timeout(Duration::from_secs(10)).expect("no thread waits for itself");
+}
+
+#[test]
+fn a_panic_of_a_going_receiver_ends_no_thread() {
+    let (folder, manifest, _) = file();
+    let (plan, region) = plan(&manifest);
+    let (files, gate) = gated(&folder);
+    let pool = pool(1, 1);
+    let shared: Arc<dyn PlanFiles> = files.clone();
+    let receiver = OnDrop(|| panic!("the receiver panics, which is part of the test"));
+    let reading = pool.begin(&plan, &shared, move |_| {
+        let _ = &receiver;
+    });
+    while files.opened.load(Ordering::Relaxed) < 1 {
+        std::thread::yield_now();
+    }
+    drop(reading.unwrap());
+    gate.send(()).unwrap();
+    (0..64).for_each(|_| gate.send(()).unwrap());
+    let mut goal = vec![0; region.elements() as usize * 4];
+    pool.read(&plan, &shared, &mut goal).unwrap();
 }
 
 #[test]

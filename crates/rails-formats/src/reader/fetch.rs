@@ -70,9 +70,7 @@ fn read_shard(
     let wrong = |error| ReadError::Shard { path: source.path().clone(), error };
     let file_bytes = source.generation().bytes;
     let place = ShardIndex::place(shard, file_bytes).map_err(wrong)?;
-    let mut bytes = vec![0; (place.end - place.start) as usize];
-    source.read_at(place.start, &mut bytes)?;
-    let index = ShardIndex::parse(shard, bytes, file_bytes).map_err(wrong)?;
+    let index = ShardIndex::parse(shard, source.read(place)?, file_bytes).map_err(wrong)?;
     for chunk in chunks {
         let range = index.chunk(chunk.number).map_err(|error| chunk_error(source, chunk, error))?;
         done(chunk, range.map(|range| read_chunk(source, chunk, range, dtype)).transpose()?);
@@ -87,9 +85,7 @@ fn read_chunk(source: &Source, chunk: &PlannedChunk, range: Range<u64>, dtype: D
     if bytes > max_bytes {
         return Err(wrong(DecodeError::StoredTooLong { bytes, max_bytes }));
     }
-    let mut stored = vec![0; bytes as usize];
-    source.read_at(range.start, &mut stored)?;
-    elements(chunk, &stored, dtype).map_err(wrong)
+    elements(chunk, &source.read(range)?, dtype).map_err(wrong)
 }
 
 /// The elements of a chunk in this machine's order of bytes.

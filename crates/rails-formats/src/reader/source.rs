@@ -9,6 +9,7 @@ use cap_std::{
 use std::{
     fs::File,
     io::{self, ErrorKind},
+    ops::Range,
     os::unix::fs::FileExt,
     path::Path,
 };
@@ -94,6 +95,19 @@ impl Source {
         self.check()?;
         self.read_unchecked(offset, buffer)?;
         self.check()
+    }
+
+    /// Reads the bytes of a range, as [`read_at`](Self::read_at) does. A range that ends behind the
+    /// file takes no memory.
+    pub(super) fn read(&self, range: Range<u64>) -> Result<Vec<u8>, ReadError> {
+        let bytes = (range.end - range.start) as usize;
+        if range.end > self.generation.bytes {
+            self.check()?;
+            return Err(self.short(range.start, bytes));
+        }
+        let mut buffer = vec![0; bytes];
+        self.read_at(range.start, &mut buffer)?;
+        Ok(buffer)
     }
 
     /// Reads as [`read_at`](Self::read_at) does, without comparing the generation of a good read.

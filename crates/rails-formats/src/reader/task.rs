@@ -211,8 +211,7 @@ impl Task {
     fn read(&self, part: usize) -> Result<(), ReadError> {
         let report = |part| (self.on_event)(ReadEvent::Part(part));
         if let Some(read) = self.plan.reads().get(part) {
-            let mut bytes = vec![0; (read.range.end - read.range.start) as usize];
-            self.files.numbered(read.object)?.read_at(read.range.start, &mut bytes)?;
+            let bytes = self.files.numbered(read.object)?.read(read.range.clone())?;
             report(ReadPart::Read { number: part, bytes });
             return Ok(());
         }

@@ -280,6 +280,20 @@ fn the_first_error_ends_a_plan() {
 }
 
 #[test]
+fn reads_behind_the_end_take_no_memory() {
+    let (folder, ..) = file();
+    let manifest = Raw::bytes(1 << 60).index("v", ObjectPath::new("a.bin").unwrap(), 1 << 60).unwrap();
+    let whole = Region::whole(&Shape::new([1 << 60]).unwrap());
+    let plan = Arc::new(plan_region(manifest.array("v").unwrap(), &whole, &MergeLimits::default()).unwrap());
+    let files: Arc<dyn PlanFiles> = files(&folder);
+    let (sender, events) = mpsc::channel();
+    let pool = pool(1, 1);
+    let _reading = pool.begin(&plan, &files, move |event| sender.send(event).unwrap()).unwrap();
+    let event = events.recv().unwrap();
+    assert!(matches!(event, ReadEvent::Ended(Err(ReadFailure::Read(ReadError::Short { .. })))), "{event:?}");
+}
+
+#[test]
 fn a_panic_ends_a_plan_and_no_thread() {
     let (folder, manifest, _) = file();
     let (plan, region) = plan(&manifest);

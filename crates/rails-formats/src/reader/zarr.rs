@@ -13,7 +13,7 @@ use std::io;
 pub struct OpenedZarr {
     /// The manifest. Its files are those of the metadata; the chunks' files have no number.
     pub manifest: Manifest,
-    /// The arrays that cannot be read, with the causes.
+    /// The arrays, and the folders below, that cannot be read, with the causes.
     pub refused: Vec<ZarrError>,
     /// The generation of each file of the manifest, by number.
     pub generations: Vec<Generation>,
@@ -84,8 +84,8 @@ impl OpenedZarr {
 /// folders are not followed.
 ///
 /// # Errors
-/// [`OpenZarrError`]. An array of an unknown type or codec is no error here: it is among
-/// [`refused`](OpenedZarr::refused).
+/// [`OpenZarrError`]. An array of an unknown type or codec is no error here, and no folder below
+/// whose metadata are wrong: they are among [`refused`](OpenedZarr::refused).
 #[cfg(feature = "zarr")]
 pub fn open_zarr(root: &Root, folder: &ObjectPath, limits: &OpenLimits) -> Result<OpenedZarr, OpenZarrError> {
     search::open(root, folder, limits)
@@ -159,7 +159,15 @@ mod search {
             for name in self.folders(folder)? {
                 let Ok(child) = ObjectPath::new(format!("{folder}/{name}")) else { continue };
                 let below = if below.is_empty() { name } else { format!("{below}/{name}") };
-                let Some(node) = self.node(&child, &below)? else { continue };
+                let node = match self.node(&child, &below) {
+                    // One folder is no reason to refuse the others.
+                    Err(OpenZarrError::Zarr(error)) => {
+                        hierarchy.refused.push(ZarrError { array: below, ..error });
+                        continue;
+                    }
+                    node => node?,
+                };
+                let Some(node) = node else { continue };
                 if !node.is_complete && depth < self.limits.max_depth {
                     self.group(&child, &below, depth + 1, hierarchy)?;
                 }

@@ -9,7 +9,7 @@ use crate::manifest::{ManifestProblem, ObjectPath, ObjectPathError};
 pub struct ZarrError {
     /// The file with the metadata.
     pub file: ObjectPath,
-    /// The name of the array; empty for a group.
+    /// The name of the array, or of a folder below that is none; empty for the group of a store.
     pub array: String,
     /// The cause.
     #[source]

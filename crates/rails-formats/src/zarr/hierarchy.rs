@@ -141,7 +141,11 @@ impl Reader<'_> {
     }
 
     fn zattrs(&self, bytes: Option<&[u8]>) -> Result<Map<String, Value>, ZarrError> {
-        match bytes.map(|bytes| self.json(bytes)).transpose()? {
+        let of_attributes = |error: ZarrError| match error.problem {
+            ZarrProblem::Malformed { reason } => self.malformed(format!("`.zattrs` is no JSON: {reason}")),
+            _ => error,
+        };
+        match bytes.map(|bytes| self.json(bytes)).transpose().map_err(of_attributes)? {
             None => Ok(Map::new()),
             Some(Value::Object(attributes)) => Ok(attributes),
             Some(_) => Err(self.malformed("`.zattrs` has no object")),

@@ -327,6 +327,25 @@ fn metadata_are_limited() {
 }
 
 #[test]
+fn a_wrong_folder_leaves_the_others() {
+    for (name, file, text, reason) in [
+        ("v2.zarr", "raw/.zattrs", "{\"a\": NaN}", "`.zattrs` is no JSON: expected value at line 1 column 7"),
+        ("v2.zarr", "raw/.zarray", "{", "EOF while parsing an object at line 1 column 1"),
+        ("v3.zarr", "raw_big/zarr.json", "[]", "it is no array and no group of Zarr's third version"),
+    ] {
+        let folder = store(name);
+        fs::write(folder.path().join(name).join(file), text).unwrap();
+        let opened = open(folder.path(), name).unwrap();
+        let (array, file) = file.split_once('/').unwrap();
+        let refusal = opened.refusal(array).unwrap();
+        assert_eq!(refusal.problem.to_string(), format!("the metadata are malformed: {reason}"), "{file}");
+        assert_eq!(opened.refused.len(), 2);
+        assert!(opened.manifest.array(array).is_none());
+        check(folder.path(), &opened.manifest, if name == "v2.zarr" { "slash" } else { "blosc" }, |_, _| true, 9.0);
+    }
+}
+
+#[test]
 fn the_search_is_limited() {
     let folder = store("v3.zarr");
     let root = Root::open(folder.path()).unwrap();

@@ -130,8 +130,8 @@ impl OpenLimits {
         self
     }
 
-    /// The largest depth of folders that are looked at. A deeper one into which a pattern leads is
-    /// an error. Default: 16.
+    /// The largest depth of folders that are looked at. A deeper one into which a pattern leads, or
+    /// which is a group of Zarr, is an error. Default: 16.
     pub fn max_depth(mut self, depth: usize) -> Self {
         self.max_depth = depth;
         self

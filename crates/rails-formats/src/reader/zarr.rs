@@ -57,6 +57,14 @@ pub enum OpenZarrError {
         /// The largest number.
         max_entries: usize,
     },
+    /// A group is too deep. To leave it out would be to leave out data.
+    #[error("the group `{folder}` is deeper than {max_depth} below its store")]
+    TooDeep {
+        /// The folder.
+        folder: ObjectPath,
+        /// The largest depth.
+        max_depth: usize,
+    },
     /// The metadata are wrong.
     #[error(transparent)]
     Zarr(#[from] ZarrError),
@@ -168,7 +176,10 @@ mod search {
                     node => node?,
                 };
                 let Some(node) = node else { continue };
-                if !node.is_complete && depth < self.limits.max_depth {
+                if !node.is_complete {
+                    if depth == self.limits.max_depth {
+                        return Err(OpenZarrError::TooDeep { folder: child, max_depth: depth });
+                    }
                     self.group(&child, &below, depth + 1, hierarchy)?;
                 }
                 hierarchy.append(node);

@@ -59,12 +59,19 @@ impl Root {
     /// Opens a file as [`source`](Self::source) does; `None`, if there is no file of that name.
     ///
     /// # Errors
-    /// Those of [`source`](Self::source) but the one that nothing is there.
+    /// Those of [`source`](Self::source) but the one that nothing is there. A link to nothing is an
+    /// error: the name is there, and the bytes are elsewhere.
     pub fn source_if_there(&self, path: &ObjectPath) -> Result<Option<Source>, ReadError> {
         match self.source(path) {
-            Err(ReadError::Open { error, .. }) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(ReadError::Open { error, .. }) if error.kind() == ErrorKind::NotFound && !self.is_link(path) => {
+                Ok(None)
+            }
             opened => opened.map(Some),
         }
+    }
+
+    fn is_link(&self, path: &ObjectPath) -> bool {
+        self.dir.symlink_metadata(path.as_path()).is_ok_and(|metadata| metadata.is_symlink())
     }
 
     pub(super) fn dir(&self) -> &Dir {

@@ -261,6 +261,18 @@ fn problem(folder: &Path, array: &str, from: &str, to: &str) -> String {
 }
 
 #[test]
+fn a_link_to_nothing_is_no_chunk_of_fill_values() {
+    let folder = store("v3.zarr");
+    let manifest = open(folder.path(), "v3.zarr").unwrap().manifest;
+    let name = folder.path().join("v3.zarr/zstd/c/1/0");
+    fs::remove_file(&name).unwrap();
+    check(folder.path(), &manifest, "zstd", |row, _| row < 3, 9.0);
+    std::os::unix::fs::symlink("elsewhere", &name).unwrap();
+    let error = read(folder.path(), &manifest, "zstd", &region([0, 0], [5, 4])).unwrap_err();
+    assert_eq!(error.to_string(), "cannot open `v3.zarr/zstd/c/1/0`");
+}
+
+#[test]
 fn metadata_that_are_not_understood_are_refused() {
     let folder = store("v3.zarr");
     let problem = |array: &str, from: &str, to: &str| problem(folder.path(), array, from, to);

@@ -13,7 +13,7 @@ use std::{collections::HashMap, sync::Arc};
 pub struct PlannedFetch {
     /// The place.
     pub from: FetchPlace,
-    /// The chunks: one, or up to [`MAX_CHUNKS`](Self::MAX_CHUNKS) of a shard.
+    /// The chunks: one, or up to [`max_chunks`](Self::max_chunks) of a shard.
     pub chunks: Vec<PlannedChunk>,
 }
 
@@ -64,9 +64,12 @@ pub(super) struct Fetches {
 }
 
 impl PlannedFetch {
-    /// The largest number of chunks of one fetch. A shard with more wanted ones is several fetches,
-    /// so that several threads may share it; each reads the index, which is far shorter.
-    pub const MAX_CHUNKS: usize = 16;
+    /// The largest number of chunks of one fetch, for chunks of so many decoded bytes: 16, and as
+    /// many as take the room of the index. A shard with more wanted ones is several fetches, so
+    /// that several threads may share it. Each reads the index.
+    pub fn max_chunks(shard: &Shard, decoded_bytes: u64) -> u64 {
+        shard.index_bytes().div_ceil(decoded_bytes.max(1)).max(16)
+    }
 }
 
 impl PlannedChunk {
@@ -143,7 +146,7 @@ impl Fetches {
         // Two sections may have the same files, and say other layouts.
         if let Some(last) = self.shards.get(&path)
             && self.fetches[*last].from == from
-            && self.fetches[*last].chunks.len() < PlannedFetch::MAX_CHUNKS
+            && (self.fetches[*last].chunks.len() as u64) < PlannedFetch::max_chunks(shard, chunk.decoded_bytes)
         {
             return self.fetches[*last].chunks.push(chunk);
         }

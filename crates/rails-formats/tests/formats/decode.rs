@@ -242,13 +242,18 @@ fn corrupt_listed_chunks_are_errors() {
     assert_eq!((path.as_str(), &index[..]), ("a.bin", &[0, 0][..]));
 }
 
-/// A section of single elements in shards of so many, in the folder `a`.
+/// A section of one shard of so many single elements, in the folder `a`.
 fn in_shards(elements: u64) -> Section {
-    let shard = Shard { chunks: vec![elements], index_place: IndexPlace::Start, has_checksum: false };
+    in_a_shard(elements, 1)
+}
+
+/// A section of one shard of so many chunks, in the folder `a`.
+fn in_a_shard(chunks: u64, elements: u64) -> Section {
+    let shard = Shard { chunks: vec![chunks], index_place: IndexPlace::Start, has_checksum: false };
     let folder = ObjectPath::new("a").unwrap();
     Section {
-        extent: elements,
-        chunk_shape: Shape::new([1]).unwrap(),
+        extent: chunks * elements,
+        chunk_shape: Shape::new([elements]).unwrap(),
         codecs: vec![BYTES],
         placement: Placement::Keyed(KeyedChunks { folder, key: ChunkKey::V2(Separator::Dot), shard: Some(shard) }),
     }
@@ -280,4 +285,15 @@ fn sections_disagree_about_a_shard() {
     let read = read_plan_below(&root, &plan, &mut [0; 3], |_| -> Result<Source, _> { unreachable!() });
     let expected = DecodeError::ShardTooShort { file_bytes: 17, index_bytes: 32 };
     assert!(matches!(read, Err(ReadError::Shard { error, .. }) if error == expected));
+}
+
+#[test]
+fn an_index_is_read_for_as_many_bytes() {
+    // The index takes 1024 bytes.
+    for (elements, fetches) in [(1, 1), (16, 1), (17, 2), (63, 4), (64, 4), (4096, 4)] {
+        let array = bytes_of(vec![in_a_shard(64, elements)]);
+        let plan = plan_region(&array, &Region::whole(&array.description().shape), &MergeLimits::default()).unwrap();
+        assert_eq!(plan.fetches().len(), fetches, "{elements}");
+        assert_eq!(plan.fetches().iter().map(|fetch| fetch.chunks.len()).sum::<usize>(), 64);
+    }
 }

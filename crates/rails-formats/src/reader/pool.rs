@@ -124,6 +124,9 @@ impl ReadPool {
     /// has read it, in any order, and the end at last. A thread reads nothing while its `on_event`
     /// runs. The first error cancels the parts that have not begun.
     ///
+    /// The end may also come on the thread that cancels or drops the [`Reading`], or that begins a
+    /// plan without parts, so `on_event` takes no lock that such a thread holds.
+    ///
     /// The parts are all of the region but its constants, which
     /// [`write_constants`](RegionPlan::write_constants) writes.
     ///
@@ -146,7 +149,8 @@ impl ReadPool {
     }
 
     /// Carries out a plan, and fills `goal` with the region. It blocks, also until there is room in
-    /// the queue. One part for each thread is in memory beside those that are being read.
+    /// the queue. One part more than there are threads is in memory beside those that are being
+    /// read. An `on_event` of the pool's own must not call this: it would wait for its own thread.
     ///
     /// # Errors
     /// [`ReadFailure`]; the goal is partly filled then, and its bytes mean nothing.

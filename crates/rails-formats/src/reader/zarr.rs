@@ -15,7 +15,9 @@ pub struct OpenedZarr {
     pub manifest: Manifest,
     /// The arrays, and the folders below, that cannot be read, with the causes.
     pub refused: Vec<ZarrError>,
-    /// The generation of each file of the manifest, by number.
+    /// The generation of each file of the manifest, by number. Reading a chunk looks at none of
+    /// them: a caller who wants to notice that the metadata changed, or that the folder is gone,
+    /// opens it again and compares.
     pub generations: Vec<Generation>,
 }
 

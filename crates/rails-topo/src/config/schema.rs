@@ -70,8 +70,10 @@ fn published_schema_is_that_of_the_code() {
         fs::write(&published, &text).unwrap();
     }
     let found = fs::read_to_string(&published).unwrap_or_default();
+    // Another crate of the same build may have serde_json keep another order of keys.
+    let found: Value = serde_json::from_str(&found).unwrap_or_default();
     assert!(
-        found == text,
+        found == serde_json::to_value(&schema).unwrap(),
         "{} is another one; RAILS_WRITE_SCHEMA=1 writes the generated schema:\n{text}",
         published.display()
     );

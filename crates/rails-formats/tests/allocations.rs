@@ -13,7 +13,7 @@ use rails_formats::{
     data_type::{DataType, Endianness},
     dataset::DatasetFile,
     decode::decode,
-    header::{MAX_AXIS_NAMES_BYTES, Step},
+    header::{IndexError, MAX_AXIS_NAMES_BYTES, Step},
     manifest::{
         ArrayDescription, ArrayManifest, Attributes, ChunkKey, ChunkSource, Codec, KeyedChunks, Manifest,
         ManifestError, ObjectPath, Placement, Section, Separator,
@@ -124,7 +124,7 @@ fn names_of_axes_are_bounded() {
     let (result, used) = index(&named_axes(name_bytes, 8));
     assert_eq!(result, Ok(()));
     assert!(used < MAX_AXIS_NAMES_BYTES + (1 << 20), "{used} bytes");
-    assert_eq!(index(&named_axes(name_bytes, 9)).0, Err(netcdf3::IndexError::AxisNames));
+    assert_eq!(index(&named_axes(name_bytes, 9)).0, Err(IndexError::AxisNames));
 
     let mut writer = map_binary::Writer::new(map_binary::Layout::Interleaved);
     writer.dimension(&"x".repeat(60_000), "", &[0.0]).unwrap();
@@ -136,7 +136,7 @@ fn names_of_axes_are_bounded() {
     };
     let fit = MAX_AXIS_NAMES_BYTES / 32 / 60_000;
     assert!((0..fit).all(|number| index(&format!("v{number}")).is_ok()));
-    assert_eq!(index("last"), Err(map_binary::IndexError::AxisNames));
+    assert_eq!(index("last"), Err(IndexError::AxisNames));
 }
 
 #[test]

@@ -19,6 +19,27 @@ pub(crate) struct Cursor<'a> {
     lists: Vec<(&'static str, u64)>,
 }
 
+/// A parser of a header, which reads with a cursor.
+pub(crate) trait Parse<'a> {
+    fn cursor(&mut self) -> &mut Cursor<'a>;
+
+    /// Reads the entries of a list.
+    fn list<T>(
+        &mut self,
+        entry: &'static str,
+        count: u64,
+        mut read: impl FnMut(&mut Self) -> Result<T, Stop>,
+    ) -> Result<Vec<T>, Stop> {
+        let mut entries = Vec::new();
+        for number in 0..count {
+            self.cursor().enter(entry, number);
+            entries.push(read(self)?);
+            self.cursor().leave();
+        }
+        Ok(entries)
+    }
+}
+
 impl<'a> Cursor<'a> {
     /// A cursor at the beginning of a header of at most `max_bytes`.
     pub(crate) fn new(prefix: &'a [u8], file_bytes: u64, max_bytes: u64) -> Self {

@@ -5,6 +5,9 @@
 //! length of the prefix that the parser needs ([`Step`]); the caller reads it and asks again.
 
 pub(crate) mod cursor;
+mod index_error;
+
+pub use index_error::IndexError;
 
 /// The largest sum of the lengths of the names of all axes of all arrays of a file, in bytes.
 ///

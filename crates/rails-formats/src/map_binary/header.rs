@@ -4,7 +4,7 @@ use crate::{
     data_type::DataType,
     header::{
         HeaderError, HeaderProblem, Step,
-        cursor::{Cursor, Stop, answer},
+        cursor::{Cursor, Parse, Stop, answer},
     },
 };
 use rails_array::MAX_RANK;
@@ -109,6 +109,12 @@ struct Parser<'a> {
     names: HashSet<String>,
 }
 
+impl<'a> Parse<'a> for Parser<'a> {
+    fn cursor(&mut self) -> &mut Cursor<'a> {
+        &mut self.cursor
+    }
+}
+
 impl Parser<'_> {
     /// Reads the lengths of the three lists.
     fn counts(&mut self) -> Result<(u64, u64, u64), Stop> {
@@ -123,21 +129,6 @@ impl Parser<'_> {
         let dimensions = count("dimensions", MIN_DIMENSION_BYTES, MAX_RANK as u64)?;
         let attributes = count("attributes", MIN_ATTRIBUTE_BYTES, u64::MAX)?;
         Ok((dimensions, attributes, count("variables", MIN_VARIABLE_BYTES, u64::MAX)?))
-    }
-
-    fn list<T>(
-        &mut self,
-        entry: &'static str,
-        count: u64,
-        mut read: impl FnMut(&mut Self) -> Result<T, Stop>,
-    ) -> Result<Vec<T>, Stop> {
-        let mut entries = Vec::new();
-        for number in 0..count {
-            self.cursor.enter(entry, number);
-            entries.push(read(self)?);
-            self.cursor.leave();
-        }
-        Ok(entries)
     }
 
     fn dimension(&mut self) -> Result<Dimension, Stop> {

@@ -55,5 +55,4 @@ mod index;
 mod writer;
 
 pub use header::{Dimension, Header, MAX_HEADER_BYTES, Variable};
-pub use index::IndexError;
 pub use writer::{Layout, WriteError, Writer};

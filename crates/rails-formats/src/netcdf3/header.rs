@@ -4,7 +4,7 @@ use crate::{
     data_type::{DataType, Endianness},
     header::{
         HeaderError, HeaderProblem, Step,
-        cursor::{Cursor, Stop, answer},
+        cursor::{Cursor, Parse, Stop, answer},
     },
     manifest::{AttributeValue, Attributes},
 };
@@ -112,6 +112,12 @@ fn parse(prefix: &[u8], file_bytes: u64) -> Result<Header, Stop> {
     Ok(Header { version, bytes, records, dimensions, attributes, variables })
 }
 
+impl<'a> Parse<'a> for Parser<'a> {
+    fn cursor(&mut self) -> &mut Cursor<'a> {
+        &mut self.cursor
+    }
+}
+
 impl Parser<'_> {
     fn dimensions(&mut self) -> Result<Vec<Dimension>, Stop> {
         let count = self.count("dimensions", NC_DIMENSION, self.number_bytes() * 2 + PADDING)?;
@@ -210,21 +216,6 @@ impl Parser<'_> {
         }
         self.cursor.check_count(field, count, min_bytes)?;
         Ok(count)
-    }
-
-    fn list<T>(
-        &mut self,
-        entry: &'static str,
-        count: u64,
-        mut read: impl FnMut(&mut Self) -> Result<T, Stop>,
-    ) -> Result<Vec<T>, Stop> {
-        let mut entries = Vec::new();
-        for number in 0..count {
-            self.cursor.enter(entry, number);
-            entries.push(read(self)?);
-            self.cursor.leave();
-        }
-        Ok(entries)
     }
 
     /// Reads a name that is not among those before it.

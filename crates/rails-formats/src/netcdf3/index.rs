@@ -3,57 +3,10 @@
 use super::{Dimension, Header, Variable};
 use crate::{
     data_type::Endianness,
-    header::{MAX_AXIS_NAMES_BYTES, do_names_fit},
-    manifest::{
-        ArrayDescription, ArrayManifest, Codec, Manifest, ManifestError, ManifestProblem, ObjectPath, Placement,
-        Section,
-    },
+    header::{IndexError, do_names_fit},
+    manifest::{ArrayDescription, ArrayManifest, Codec, Manifest, ManifestProblem, ObjectPath, Placement, Section},
 };
 use rails_array::Shape;
-
-/// An error in the data of a file, compared with its header.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum IndexError {
-    /// A variable begins in the header.
-    #[error("the variable `{name}` begins at byte {offset}, in the header of {header_bytes} bytes")]
-    InsideHeader {
-        /// The name of the variable.
-        name: String,
-        /// The offset of its first element.
-        offset: u64,
-        /// The length of the header.
-        header_bytes: u64,
-    },
-    /// A variable ends behind the end of the file.
-    #[error("the variable `{name}` ends at byte {end}, and the file has {file_bytes} bytes")]
-    Truncated {
-        /// The name of the variable.
-        name: String,
-        /// The end of its last element.
-        end: u64,
-        /// The size of the file.
-        file_bytes: u64,
-    },
-    /// The sizes of a variable do not fit.
-    #[error("the variable `{name}` is no array")]
-    Variable {
-        /// The name of the variable.
-        name: String,
-        /// The cause.
-        #[source]
-        problem: ManifestProblem,
-    },
-    /// The size of a record does not fit 64 bits.
-    #[error("the size of a record does not fit 64 bits")]
-    RecordSize,
-    /// The names of the axes of all variables are too long together.
-    #[error("the names of the axes of all variables have more than {MAX_AXIS_NAMES_BYTES} bytes together")]
-    AxisNames,
-    /// The arrays make no manifest.
-    #[error(transparent)]
-    Manifest(#[from] ManifestError),
-}
 
 impl Header {
     /// The manifest of the file, in which it has the path `object`.

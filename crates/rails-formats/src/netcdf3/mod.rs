@@ -13,4 +13,3 @@ mod header;
 mod index;
 
 pub use header::{Dimension, Header, MAX_HEADER_BYTES, Variable, Version};
-pub use index::IndexError;

@@ -12,6 +12,7 @@ use crate::{
         ArraySource, CoordinateError, CoordinateSource, DatasetFile, DatasetFileError, FilePattern, Format, Order,
         SourceFile, StitchError, Stitched,
     },
+    header::IndexError,
     manifest::{Attributes, Manifest, ObjectPath},
     map_binary, netcdf3,
     plan::{MergeLimits, plan_region},
@@ -82,23 +83,14 @@ pub enum OpenError {
         /// The path below the root, in which U+FFFD stands for bytes that are no text.
         path: ObjectPath,
     },
-    /// The data of a NetCDF-3 file do not fit its header.
+    /// The data of a file do not fit its header.
     #[error("`{path}` does not fit its header")]
-    NetCdf3 {
+    Index {
         /// The file.
         path: ObjectPath,
         /// The cause.
         #[source]
-        error: netcdf3::IndexError,
-    },
-    /// The data of a MAP-Binary file do not fit its header.
-    #[error("`{path}` does not fit its header")]
-    MapBinary {
-        /// The file.
-        path: ObjectPath,
-        /// The cause.
-        #[source]
-        error: map_binary::IndexError,
+        error: IndexError,
     },
     /// A raw file does not fit its description.
     #[error("`{path}` does not fit its description")]
@@ -213,10 +205,10 @@ fn manifest_of(array: &ArraySource, source: &Source) -> Result<Manifest, OpenErr
     match array.format {
         Format::NetCdf3 => read_header(source, netcdf3::Header::parse)?
             .index(path(), file_bytes)
-            .map_err(|error| OpenError::NetCdf3 { path: path(), error }),
+            .map_err(|error| OpenError::Index { path: path(), error }),
         Format::MapBinary => read_header(source, map_binary::Header::parse)?
             .index(path(), file_bytes)
-            .map_err(|error| OpenError::MapBinary { path: path(), error }),
+            .map_err(|error| OpenError::Index { path: path(), error }),
         Format::Raw => array
             .raw
             .as_ref()

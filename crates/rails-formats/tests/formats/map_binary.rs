@@ -6,9 +6,9 @@ use proptest::{collection::vec, prelude::*, sample::select};
 use rails_array::{Region, Shape};
 use rails_formats::{
     data_type::DataType,
-    header::{HeaderError, HeaderProblem, Step},
+    header::{HeaderError, HeaderProblem, IndexError, Step},
     manifest::{Manifest, ObjectPath, PieceSource},
-    map_binary::{Header, IndexError, Layout, MAX_HEADER_BYTES, WriteError, Writer},
+    map_binary::{Header, Layout, MAX_HEADER_BYTES, WriteError, Writer},
     plan::MergeLimits,
 };
 

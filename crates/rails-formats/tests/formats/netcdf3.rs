@@ -9,9 +9,9 @@ use proptest::{collection::vec, prelude::*, sample::select};
 use rails_array::{MAX_RANK, Region, Shape};
 use rails_formats::{
     data_type::DataType,
-    header::{HeaderError, HeaderProblem, Step},
+    header::{HeaderError, HeaderProblem, IndexError, Step},
     manifest::{Manifest, ObjectPath},
-    netcdf3::{Header, IndexError, MAX_HEADER_BYTES, Version},
+    netcdf3::{Header, MAX_HEADER_BYTES, Version},
     plan::MergeLimits,
 };
 

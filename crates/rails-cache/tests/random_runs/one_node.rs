@@ -1,8 +1,6 @@
 //! A node under random readers, upstreams and failures, with the slots' contents as the oracle.
-//!
-//! `RAILS_SEEDS=FIRST..END` chooses the runs.
-#![allow(clippy::disallowed_methods)]
 
+use crate::{AGAIN, seeds};
 use rails_array::{BlockGrid, BlockIndex, Grid, Region, Shape};
 use rails_cache::{
     Action, BlockId, BudgetId, BudgetStats, DatasetId, Fault, Generation, Limits, Node, NodeConfig, Policy, RequestId,
@@ -11,7 +9,6 @@ use rails_cache::{
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng, seq::IndexedRandom};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::Range,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -107,7 +104,7 @@ impl Run {
             self.act();
             self.check();
         }
-        // Nobody asks any more: everything comes to its end.
+        // Readers ask no more: every request comes to its end.
         for _ in 0..100_000 {
             if self.asked.is_empty() && self.copying.is_empty() && self.recalled.is_empty() {
                 break;
@@ -310,9 +307,9 @@ impl Run {
 
 #[test]
 fn random_runs_end_with_every_request_answered() {
-    for seed in seeds(DEFAULT_SEEDS) {
+    for seed in seeds() {
         let log = |hash_seed| std::panic::catch_unwind(|| Run::new(seed, hash_seed).go());
-        let again = || println!("again: RAILS_SEEDS={seed}..{} cargo test -p rails-cache --test random_runs", seed + 1);
+        let again = || println!("again: RAILS_SEEDS={seed}..{} {AGAIN} one_node", seed + 1);
         let logs = [1, 2].map(log);
         let [Ok(one), Ok(other)] = logs else {
             again();
@@ -325,12 +322,4 @@ fn random_runs_end_with_every_request_answered() {
     }
 }
 
-/// The seeds that `RAILS_SEEDS` names, or else the first `count`.
-fn seeds(count: u64) -> Range<u64> {
-    let Ok(text) = std::env::var("RAILS_SEEDS") else { return 0..count };
-    let range = text.split_once("..").and_then(|(start, end)| Some(start.parse().ok()?..end.parse().ok()?));
-    range.unwrap_or_else(|| panic!("RAILS_SEEDS is FIRST..END, not `{text}`"))
-}
-
 const UPSTREAM: UpstreamId = UpstreamId(0);
-const DEFAULT_SEEDS: u64 = 300;

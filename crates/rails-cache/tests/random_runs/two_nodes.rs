@@ -1,9 +1,7 @@
 //! A node that reads through another one, over a link on which blocks and control overtake each
 //! other, with blocks pushed into credit.
-//!
-//! `RAILS_SEEDS=FIRST..END` chooses the runs.
-#![allow(clippy::disallowed_methods)]
 
+use crate::{AGAIN, seeds};
 use rails_array::{BlockGrid, BlockIndex, Grid, Region, Shape};
 use rails_cache::{
     Action, BlockId, BudgetId, DatasetId, DownstreamId, Fault, Generation, Limits, Node, NodeConfig, Policy, RequestId,
@@ -12,7 +10,6 @@ use rails_cache::{
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    ops::Range,
     sync::Arc,
     time::Instant,
 };
@@ -249,25 +246,16 @@ impl Site {
 
 #[test]
 fn random_runs_of_two_nodes_drop_no_push() {
-    let pushed: u64 = seeds(DEFAULT_SEEDS)
+    let pushed: u64 = seeds()
         .map(|seed| {
             let run = std::panic::catch_unwind(|| Site::new(seed).go());
-            run.unwrap_or_else(|_| panic!("again: RAILS_SEEDS={seed}..{} {AGAIN}", seed + 1))
+            run.unwrap_or_else(|_| panic!("again: RAILS_SEEDS={seed}..{} {AGAIN} two_nodes", seed + 1))
         })
         .sum();
     println!("{pushed} blocks were pushed");
     assert!(pushed > 0);
 }
 
-/// The seeds that `RAILS_SEEDS` names, or else the first `count`.
-fn seeds(count: u64) -> Range<u64> {
-    let Ok(text) = std::env::var("RAILS_SEEDS") else { return 0..count };
-    let range = text.split_once("..").and_then(|(start, end)| Some(start.parse().ok()?..end.parse().ok()?));
-    range.unwrap_or_else(|| panic!("RAILS_SEEDS is FIRST..END, not `{text}`"))
-}
-
 const DATASET: DatasetId = DatasetId(0);
 const UPSTREAM: UpstreamId = UpstreamId(0);
 const CLIENT: DownstreamId = DownstreamId(0);
-const DEFAULT_SEEDS: u64 = 300;
-const AGAIN: &str = "cargo test -p rails-cache --test two_nodes";

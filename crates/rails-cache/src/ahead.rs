@@ -217,7 +217,7 @@ impl Ahead {
         actions: &mut VecDeque<Action>,
     ) -> bool {
         let outlet = self.downstreams.outlet(downstream, budget);
-        // A node that takes nothing off the link makes this one keep a window, whatever its credit.
+        // A peer that reads nothing off its link holds a window of this memory, whatever its credit.
         let mut credit = outlet.credit().min(self.window_slots.saturating_sub(outlet.presenting()));
         for index in outlet.next_blocks() {
             let block = store.block(budget, index);

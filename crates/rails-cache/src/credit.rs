@@ -19,10 +19,10 @@ struct Credit {
 /// What became of a credit's recall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Recall {
-    /// The upstream was not asked to return what it has.
+    /// The node has not recalled the credit.
     #[default]
     None,
-    /// The upstream was asked, and has not answered.
+    /// The node has recalled the credit, and the upstream has not answered.
     Asked,
     /// The upstream has returned all that it has not used. The rest is for blocks that are on their
     /// way, so asking again would bring nothing.
@@ -34,7 +34,7 @@ impl Credits {
         self.credits.get(&(upstream, budget)).map_or(0, |credit| credit.slots)
     }
 
-    /// Whether an upstream was asked to return what it has.
+    /// Whether an upstream has yet to answer a recall.
     pub(crate) fn is_recalled(&self, upstream: UpstreamId, budget: BudgetId) -> bool {
         self.credits.get(&(upstream, budget)).is_some_and(|credit| credit.recall == Recall::Asked)
     }
@@ -45,7 +45,7 @@ impl Credits {
         credit.recall = Recall::None;
     }
 
-    /// Ends a part of a credit, at most what is left of it. Returns how many slots that is.
+    /// Takes slots off a credit, as many as it still has. Returns their number.
     pub(crate) fn end(&mut self, upstream: UpstreamId, budget: BudgetId, slots: u32) -> u32 {
         let Some(credit) = self.credits.get_mut(&(upstream, budget)) else { return 0 };
         let ended = slots.min(credit.slots);

@@ -18,7 +18,7 @@ pub enum DeclareError {
     PastGeneration {
         /// The dataset.
         dataset: DatasetId,
-        /// The generation that was to be its.
+        /// The generation that the caller named.
         generation: Generation,
         /// The generation that it has.
         current: Generation,

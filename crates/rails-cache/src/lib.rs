@@ -40,12 +40,12 @@
 //! # Map
 //! Each module depends only on those above it.
 //! - [`block`]: the names of blocks, budgets and requests; [`error`]: refusals; [`action`]: what a
-//!   driver has to do; [`stats`]: what was done; `mutation`: faults for the models to find;
+//!   driver has to do; [`stats`]: counters; `mutation`: faults for the models to find;
 //! - `slots`, `list`, `table`: the memory, and the blocks that hold it;
 //! - [`level`]: how full it is; `order`: which block goes first; `future`: which is expected to be
 //!   used; [`budget`]: what counts against whom;
-//! - `memory`: all of these, so that every slot is free or held once; [`stats`]: what was done;
-//!   `store`: the datasets, and the memory that holds their blocks;
+//! - `memory`: all of these, so that every slot is free or held once; `store`: the datasets, and
+//!   the memory that holds their blocks;
 //! - `request`: who waits for which block; `collector`: which block is reclaimed, and when none;
 //!   `access`: both of these, so that the oldest gets slots first;
 //! - `credit`: which slots were promised to upstreams; `downstream`: which blocks are sent to nodes

@@ -1,4 +1,4 @@
-//! What a node has, and what it has done.
+//! The use of a node's slots, and counters of its blocks.
 
 /// A node's slots, by their use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -36,7 +36,7 @@ impl Score {
         let mut last = None;
         for read in trace {
             if last == Some(&read.region) {
-                // Nobody has to foretell that a region is read again at once.
+                // A detector need not foretell that a job reads a region again at once.
                 detector.observe(&read.region);
                 continue;
             }

@@ -9,7 +9,7 @@ pub enum DecodeError {
     Codec {
         /// The codec.
         codec: &'static str,
-        /// Its complaint.
+        /// The codec's complaint.
         reason: String,
     },
     /// A codec gives more bytes than the chunk may have.
@@ -58,7 +58,7 @@ pub enum DecodeError {
     OutsideShard {
         /// The offset of the chunk.
         offset: u64,
-        /// Its length.
+        /// The length of the chunk.
         length: u64,
         /// The size of the file.
         file_bytes: u64,

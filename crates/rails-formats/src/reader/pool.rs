@@ -173,7 +173,7 @@ impl ReadPool {
             state = self.queue.has_room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         let _reading = self.queue.push(state, task);
-        // It goes first where this panics, so that no thread waits for it.
+        // Where this panics, the receiver is dropped first, so that no thread waits for it.
         let receiver = receiver;
         loop {
             match receiver.recv().expect("a plan ends with an event") {

@@ -53,7 +53,7 @@ pub enum ZarrProblem {
     Unknown {
         /// The field of the metadata.
         field: &'static str,
-        /// Its value.
+        /// The value of the field.
         name: String,
     },
     /// The fill value is no element.

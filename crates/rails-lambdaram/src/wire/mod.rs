@@ -1,0 +1,5 @@
+//! The messages of a link.
+
+mod frame;
+
+pub use frame::*;

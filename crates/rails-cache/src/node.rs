@@ -407,6 +407,11 @@ impl Node {
         chain.into_iter().flat_map(|chain| memory.slots(chain))
     }
 
+    /// Whether the block's bytes are in its slots.
+    pub fn is_cached(&self, block: &BlockId) -> bool {
+        self.store.memory.find(block).is_some() && self.store.in_transit(block).is_none()
+    }
+
     /// The blocks that hold elements of a region of the budget's dataset.
     ///
     /// # Errors

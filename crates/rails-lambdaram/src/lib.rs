@@ -3,4 +3,5 @@
 #![forbid(unsafe_code)]
 
 pub mod description;
+mod node;
 pub mod wire;

@@ -1,0 +1,266 @@
+//! The state under a node's lock.
+
+use super::{
+    Failure, GridKey, Landed, Node, OpenGrid, OpenGridError, Pinned, Receiver, effects::Effects, element_bytes,
+    failure::words_of, slots::{BlockBytes, SlotTable},
+};
+use crate::wire::Urgency;
+use rails_array::{BlockIndex, Selection};
+use rails_cache::{
+    self as cache, Action, BlockId, BudgetId, BudgetStats, DatasetId, DeclareError, Fault, Generation, Limits, Policy,
+    Purpose, Refusal, RequestId, UpstreamId, pattern::Path,
+};
+use std::{collections::HashMap, fmt, sync::Arc, time::Instant};
+
+/// The protocol, and those whom its answers concern.
+pub(super) struct Core {
+    pub(super) protocol: cache::Node,
+    table: SlotTable,
+    grids: HashMap<DatasetId, Arc<OpenGrid>>,
+    by_key: HashMap<GridKey, DatasetId>,
+    next_dataset: u32,
+    budgets: HashMap<(DatasetId, Arc<str>), BudgetId>,
+    readers: HashMap<ReaderKey, cache::Reader>,
+    next_reader: u64,
+    requests: HashMap<RequestId, Request>,
+    /// The words for the fault that the protocol is being told of.
+    fault: Option<(BlockId, Arc<str>)>,
+}
+
+struct Request {
+    receiver: Arc<dyn Receiver>,
+    reader: Option<ReaderKey>,
+}
+
+/// A reader of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct ReaderKey(u64);
+
+impl Core {
+    pub(super) fn new(protocol: cache::Node, table: SlotTable) -> Self {
+        Self {
+            protocol,
+            table,
+            grids: HashMap::new(),
+            by_key: HashMap::new(),
+            next_dataset: 0,
+            budgets: HashMap::new(),
+            readers: HashMap::new(),
+            next_reader: 0,
+            requests: HashMap::new(),
+            fault: None,
+        }
+    }
+
+    pub(super) fn timeout(&self) -> Option<Instant> {
+        self.protocol.poll_timeout()
+    }
+
+    /// Finds a grid, or makes it with a new number.
+    pub(super) fn open_grid(
+        &mut self,
+        key: &GridKey,
+        make: impl FnOnce(DatasetId) -> OpenGrid,
+    ) -> Result<Arc<OpenGrid>, OpenGridError> {
+        if let Some(grid) = self.by_key.get(key).map(|id| &self.grids[id])
+            && !grid.is_stale()
+        {
+            return Ok(Arc::clone(grid));
+        }
+        if self.grids.len() >= MAX_GRIDS {
+            return Err(OpenGridError::Full { max: MAX_GRIDS });
+        }
+        let id = DatasetId(self.next_dataset);
+        let grid = Arc::new(make(id));
+        self.protocol.declare_dataset(id, grid.layout.clone(), element_bytes(grid.dtype), Generation(0))?;
+        self.next_dataset += 1;
+        self.by_key.insert(key.clone(), id);
+        self.grids.insert(id, Arc::clone(&grid));
+        Ok(grid)
+    }
+
+    pub(super) fn budget(
+        &mut self,
+        grid: &OpenGrid,
+        application: &str,
+        limits: Limits,
+        policy: Policy,
+    ) -> Result<BudgetId, DeclareError> {
+        let key = (grid.id, Arc::from(application));
+        if let Some(budget) = self.budgets.get(&key) {
+            return Ok(*budget);
+        }
+        let budget = self.protocol.declare_budget(grid.id, limits, policy)?;
+        self.budgets.insert(key, budget);
+        Ok(budget)
+    }
+
+    /// Each budget with its array, its application and its counters.
+    pub(super) fn budgets(&self) -> impl Iterator<Item = (&OpenGrid, &str, BudgetStats)> {
+        let of = |((dataset, application), budget): (&'_ (DatasetId, Arc<str>), &BudgetId)| {
+            (*dataset, Arc::clone(application), *budget)
+        };
+        let mut all: Vec<_> = self.budgets.iter().map(of).collect();
+        all.sort_unstable_by(|(one, first, _), (other, second, _)| (one, first).cmp(&(other, second)));
+        all.into_iter().map(|(dataset, application, budget)| {
+            let (key, _) = self.budgets.get_key_value(&(dataset, application)).expect("it is one of them");
+            (&*self.grids[&dataset], &*key.1, self.protocol.stats(budget))
+        })
+    }
+
+    pub(super) fn add_reader(&mut self, reader: cache::Reader) -> ReaderKey {
+        let key = ReaderKey(self.next_reader);
+        self.next_reader += 1;
+        self.readers.insert(key, reader);
+        key
+    }
+
+    pub(super) fn remove_reader(&mut self, key: ReaderKey) {
+        self.readers.remove(&key);
+    }
+
+    /// A reader that was added and not removed.
+    pub(super) fn reader(&mut self, key: ReaderKey) -> &mut cache::Reader {
+        self.readers.get_mut(&key).expect("a reader is removed with its last handle")
+    }
+
+    pub(super) fn read(
+        &mut self,
+        key: ReaderKey,
+        selection: &Selection,
+        path: &Path,
+        receiver: &Arc<dyn Receiver>,
+        now: Instant,
+    ) -> Result<RequestId, cache::ReadError> {
+        let reader = self.readers.get_mut(&key).expect("a reader is removed with its last handle");
+        let request = reader.read(&mut self.protocol, selection.bounds(), path, now)?;
+        self.requests.insert(request, Request { receiver: Arc::clone(receiver), reader: Some(key) });
+        Ok(request)
+    }
+
+    pub(super) fn read_blocks(
+        &mut self,
+        budget: BudgetId,
+        blocks: Vec<BlockIndex>,
+        receiver: &Arc<dyn Receiver>,
+    ) -> Result<RequestId, cache::ReadError> {
+        let request = self.protocol.read(budget, blocks)?;
+        self.requests.insert(request, Request { receiver: Arc::clone(receiver), reader: None });
+        Ok(request)
+    }
+
+    /// Returns the receiver, which is not to be dropped under the lock.
+    pub(super) fn cancel(&mut self, request: RequestId, now: Instant) -> Option<Arc<dyn Receiver>> {
+        self.protocol.cancel(request);
+        self.end_for_reader(request, now)
+    }
+
+    pub(super) fn arrived(&mut self, block: BlockId, bytes: BlockBytes, now: Instant) -> Landed {
+        let mut slots = self.protocol.slots(&block).peekable();
+        if slots.peek().is_none() {
+            return Landed::Unwanted;
+        }
+        self.table.install(slots, bytes);
+        if self.protocol.arrived(block, now) { Landed::Taken } else { Landed::Unwanted }
+    }
+
+    pub(super) fn pushed(
+        &mut self,
+        upstream: UpstreamId,
+        budget: BudgetId,
+        block: BlockId,
+        bytes: BlockBytes,
+        now: Instant,
+    ) -> Landed {
+        if !self.protocol.pushed(upstream, budget, block, now) {
+            return Landed::Unwanted;
+        }
+        self.table.install(self.protocol.slots(&block), bytes);
+        Landed::Taken
+    }
+
+    pub(super) fn failed(&mut self, block: BlockId, fault: Fault, text: &Arc<str>) {
+        if self.protocol.failed(block, fault) {
+            self.fault = Some((block, Arc::clone(text)));
+        }
+    }
+
+    pub(super) fn outdate(&mut self, grid: &OpenGrid) {
+        if self.by_key.get(&grid.key) == Some(&grid.id) {
+            self.by_key.remove(&grid.key);
+        }
+        self.protocol.replace(grid.id, Generation(1)).expect("a grid is outdated once");
+    }
+
+    pub(super) fn is_cached(&self, grid: &OpenGrid, block: BlockIndex) -> bool {
+        let id = BlockId { dataset: grid.id, generation: Generation(0), index: block };
+        !grid.is_stale() && self.protocol.is_cached(&id)
+    }
+
+    /// Takes all that the protocol asks for.
+    pub(super) fn pump(&mut self, node: &Arc<Node>, now: Instant, effects: &mut Effects) {
+        while let Some(action) = self.protocol.poll(now) {
+            match action {
+                Action::Fetch { block, purpose } => {
+                    let urgency = match purpose {
+                        Purpose::Demand => Urgency::Demand,
+                        Purpose::Ahead => Urgency::Ahead,
+                    };
+                    effects.fetch(&self.grids[&block.dataset], block, urgency);
+                }
+                Action::Raise { block } => effects.raise(&self.grids[&block.dataset], block),
+                Action::Recall { upstream: _, budget } => {
+                    if let Some(((dataset, _), _)) = self.budgets.iter().find(|(_, own)| **own == budget) {
+                        effects.recall(&self.grids[dataset], budget);
+                    }
+                }
+                Action::Copy { request, block } => {
+                    let bytes = self.table.bytes(self.protocol.slots(&block));
+                    let pinned = Pinned::new(node, request, block, bytes);
+                    match self.requests.get(&request) {
+                        Some(Request { receiver, .. }) => effects.block(receiver, request, pinned),
+                        None => effects.unwanted.push(pinned),
+                    }
+                }
+                Action::Present { downstream, budget, block } => {
+                    self.protocol.presented(downstream, budget, block, now);
+                }
+                Action::Done { request } => self.end(request, Ok(()), now, effects),
+                Action::Refuse { request, refusal } => {
+                    let failure = self.failure(refusal);
+                    self.end(request, Err(failure), now, effects);
+                }
+            }
+        }
+        self.fault = None;
+    }
+
+    fn end(&mut self, request: RequestId, end: Result<(), Failure>, now: Instant, effects: &mut Effects) {
+        if let Some(receiver) = self.end_for_reader(request, now) {
+            effects.ended(receiver, request, end);
+        }
+    }
+
+    fn end_for_reader(&mut self, request: RequestId, now: Instant) -> Option<Arc<dyn Receiver>> {
+        let ended = self.requests.remove(&request)?;
+        if let Some(reader) = ended.reader.and_then(|key| self.readers.get_mut(&key)) {
+            reader.ended(request, now);
+        }
+        Some(ended.receiver)
+    }
+
+    fn failure(&self, Refusal { block, fault }: Refusal) -> Failure {
+        let told = self.fault.as_ref().filter(|(told, _)| Some(*told) == block);
+        let text = told.map_or_else(|| words_of(fault).into(), |(_, text)| Arc::clone(text));
+        Failure { block, fault, text }
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("grids", &self.grids.len()).finish_non_exhaustive()
+    }
+}
+
+/// The arrays and views that a node caches at the same time.
+const MAX_GRIDS: usize = 1024;

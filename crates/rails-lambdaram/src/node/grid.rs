@@ -1,0 +1,90 @@
+//! Arrays that are divided into blocks.
+
+use crate::wire::{GridOf, Urgency};
+use rails_array::{BlockIndex, Grid, Region};
+use rails_cache::{BlockId, BudgetId, DatasetId, pattern::Path};
+use rails_formats::data_type::DataType;
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// An array of one generation, divided into blocks: one dataset of the cache.
+#[derive(Debug)]
+pub(crate) struct OpenGrid {
+    pub(crate) id: DatasetId,
+    pub(crate) key: GridKey,
+    pub(crate) layout: Arc<Grid>,
+    pub(crate) dtype: DataType,
+    /// The array's name.
+    pub(crate) array_name: Arc<str>,
+    pub(crate) upstream: Arc<dyn Upstream>,
+    is_stale: AtomicBool,
+}
+
+/// The array, its generation and its division.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct GridKey {
+    pub(crate) dataset: Arc<str>,
+    /// The number of the array in the dataset's description.
+    pub(crate) array: u32,
+    pub(crate) grid: GridOf,
+    pub(crate) generation: u64,
+}
+
+/// The place where a node gets blocks.
+pub(crate) trait Upstream: fmt::Debug + Send + Sync {
+    /// Asks for blocks. Each is answered by `Node::land` or `Node::fail`, at any time and in any
+    /// order. The call does not block.
+    fn fetch(&self, grid: &Arc<OpenGrid>, blocks: &[BlockId], urgency: Urgency);
+
+    /// A reader waits for blocks that were asked for ahead of time.
+    fn raise(&self, grid: &Arc<OpenGrid>, blocks: &[BlockId]);
+
+    /// Asks for the credit of a budget back.
+    fn recall(&self, grid: &Arc<OpenGrid>, budget: BudgetId);
+
+    /// The way to the bytes.
+    fn path(&self) -> Path;
+}
+
+impl OpenGrid {
+    pub(super) fn new(
+        id: DatasetId,
+        key: GridKey,
+        layout: Arc<Grid>,
+        dtype: DataType,
+        array_name: Arc<str>,
+        upstream: Arc<dyn Upstream>,
+    ) -> Self {
+        Self { id, key, layout, dtype, array_name, upstream, is_stale: AtomicBool::new(false) }
+    }
+
+    /// The region of a block.
+    pub(crate) fn region(&self, block: BlockIndex) -> Region {
+        self.layout.blocks().block_region(block)
+    }
+
+    /// The size of a block in bytes.
+    pub(crate) fn block_bytes(&self, block: BlockIndex) -> u64 {
+        self.region(block).elements() * self.dtype.bytes()
+    }
+
+    /// Whether the source has changed since the grid was opened.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.is_stale.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_stale(&self) {
+        self.is_stale.store(true, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Display for GridKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "array {} of `{}`", self.array, self.dataset)
+    }
+}

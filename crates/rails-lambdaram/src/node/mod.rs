@@ -1,0 +1,346 @@
+//! A node: the protocol of the cache under one lock, the memory of its slots, and those who wait.
+//!
+//! - `slots`: the memory of slots; `failure`: blocks that cannot be had;
+//! - `grid`: arrays that are divided into blocks, and the trait of the places where blocks come
+//!   from;
+//! - `pinned`: blocks that are being copied, and the trait of those who get them;
+//! - `effects`: what the protocol asks for, done without the lock;
+//! - `core`: the state under the lock;
+//! - `reading`: one read of an application.
+
+mod core;
+mod effects;
+mod failure;
+mod grid;
+mod pinned;
+mod reading;
+mod slots;
+
+use crate::wire::{BudgetStatus, GridOf, NodeId, NodeStatus};
+pub(crate) use core::ReaderKey;
+use core::Core;
+use effects::Effects;
+pub(crate) use failure::{Failure, words_of};
+pub(crate) use grid::{GridKey, OpenGrid, Upstream};
+pub(crate) use pinned::{Pinned, Receiver};
+use rails_array::{BlockGrid, BlockIndex, Grid, GridError, Region, Selection, Shape};
+use rails_bind::memory::MemoryError;
+use rails_cache::{
+    self as cache, BlockId, BudgetId, DeclareError, Fault, Limits, NodeConfig, Policy, RequestId, UpstreamId,
+};
+use rails_formats::{data_type::DataType, manifest::ArrayDescription};
+pub(crate) use slots::{BlockBytes, Slot};
+use slots::{SlotMemory, SlotTable};
+use std::{
+    num::NonZeroU64,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+use tokio::{runtime::Handle, sync::Notify, task::JoinHandle};
+
+/// A node of the cache, and its memory.
+#[derive(Debug)]
+pub(crate) struct Node {
+    id: NodeId,
+    memory: SlotMemory,
+    max_block_slots: u32,
+    core: Mutex<Core>,
+    /// The protocol's timeout has changed.
+    timeout_changed: Arc<Notify>,
+    /// Calls the protocol at its timeouts.
+    timer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// The size of a node.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NodeSize {
+    pub(crate) slots: u32,
+    pub(crate) slot_bytes: u32,
+    pub(crate) max_block_slots: u32,
+}
+
+/// Why an array cannot be divided into blocks, or not be cached.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum OpenGridError {
+    #[error(transparent)]
+    Grid(#[from] GridError),
+    #[error("the array has the shape {shape}, and the region {region} is not within it")]
+    Outside { shape: Shape, region: Region },
+    #[error(transparent)]
+    Declare(#[from] DeclareError),
+    #[error("the node caches {max} arrays and views already, and readers use all of them")]
+    Full { max: usize },
+}
+
+/// What came of a block that arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Landed {
+    /// The node keeps it.
+    Taken,
+    /// The node does not wait for it.
+    Unwanted,
+}
+
+impl Node {
+    /// A node whose timeouts are kept by a task of that runtime.
+    pub(crate) fn new(id: NodeId, size: NodeSize, seed: u64, runtime: &Handle) -> Result<Arc<Self>, MemoryError> {
+        let NodeSize { slots, slot_bytes, max_block_slots } = size;
+        let length = NonZeroU64::new(u64::from(slot_bytes)).expect("a slot has bytes");
+        let memory = SlotMemory::new(slots, length, max_block_slots)?;
+        let window_slots = (slots / 4).max(max_block_slots);
+        let config = NodeConfig { slots, slot_bytes, max_block_slots, window_slots, seed };
+        let core = Core::new(cache::Node::new(config, Instant::now()), SlotTable::new(slots));
+        let timeout_changed = Arc::new(Notify::new());
+        let node = Arc::new(Self {
+            id,
+            memory,
+            max_block_slots,
+            core: Mutex::new(core),
+            timeout_changed: Arc::clone(&timeout_changed),
+            timer: Mutex::default(),
+        });
+        let weak = Arc::downgrade(&node);
+        let timer = runtime.spawn(async move {
+            loop {
+                let Some(node) = weak.upgrade() else { return };
+                let timeout = node.core().timeout();
+                drop(node);
+                match timeout {
+                    None => timeout_changed.notified().await,
+                    Some(at) => {
+                        tokio::select! {
+                            () = timeout_changed.notified() => continue,
+                            () = tokio::time::sleep_until(at.into()) => {}
+                        }
+                    }
+                }
+                let Some(node) = weak.upgrade() else { return };
+                node.step(|_, _| {});
+                drop(node);
+                // A collection that goes on has a timeout that is past.
+                tokio::task::yield_now().await;
+            }
+        });
+        *node.timer.lock().unwrap_or_else(PoisonError::into_inner) = Some(timer);
+        Ok(node)
+    }
+
+    pub(crate) fn id(&self) -> NodeId {
+        self.id
+    }
+
+    pub(crate) fn slot_bytes(&self) -> NonZeroU64 {
+        self.memory.slot_bytes()
+    }
+
+    /// The largest block that the node keeps, in bytes.
+    pub(crate) fn max_block_bytes(&self) -> u64 {
+        self.memory.slot_bytes().get() * u64::from(self.max_block_slots)
+    }
+
+    /// Divides an array, or finds the division that is there.
+    pub(crate) fn open_grid(
+        &self,
+        key: &GridKey,
+        array: &ArrayDescription,
+        upstream: &Arc<dyn Upstream>,
+    ) -> Result<Arc<OpenGrid>, OpenGridError> {
+        let GridOf { region, block_shape } = &key.grid;
+        let whole = Region::whole(&array.shape);
+        if let Some(region) = region
+            && !region.is_within(&array.shape)
+        {
+            return Err(OpenGridError::Outside { shape: array.shape.clone(), region: region.clone() });
+        }
+        let blocks = BlockGrid::new(region.clone().unwrap_or(whole), block_shape.clone())?;
+        let layout = Arc::new(Grid::new(blocks));
+        let name = array.name.as_str().into();
+        let (dtype, upstream) = (array.dtype, Arc::clone(upstream));
+        self.core().open_grid(key, |id| OpenGrid::new(id, key.clone(), layout, dtype, name, upstream))
+    }
+
+    /// The memory of an application for an array. An application has one budget for each array.
+    pub(crate) fn budget(&self, grid: &OpenGrid, application: &str) -> Result<BudgetId, DeclareError> {
+        self.core().budget(grid, application, Limits::default(), Policy::Lru)
+    }
+
+    /// A reader that watches the regions which one job reads.
+    pub(crate) fn add_reader(&self, budget: BudgetId, shape: &Shape) -> ReaderKey {
+        self.core().add_reader(cache::Reader::new(budget, shape))
+    }
+
+    pub(crate) fn remove_reader(&self, key: ReaderKey) {
+        self.core().remove_reader(key);
+    }
+
+    /// Announces the regions that a reader will read.
+    pub(crate) fn tell(&self, key: ReaderKey, regions: Vec<Region>) -> Result<(), cache::pattern::TellError> {
+        self.core().reader(key).tell(regions)
+    }
+
+    /// The pattern of a reader.
+    pub(crate) fn pattern(&self, key: ReaderKey) -> cache::pattern::Pattern {
+        self.core().reader(key).pattern()
+    }
+
+    /// Begins a request of a reader, whose blocks go to `receiver`.
+    pub(crate) fn read(
+        self: &Arc<Self>,
+        reader: ReaderKey,
+        grid: &OpenGrid,
+        selection: &Selection,
+        receiver: &Arc<dyn Receiver>,
+    ) -> Result<RequestId, cache::ReadError> {
+        let path = grid.upstream.path();
+        self.step(|core, now| core.read(reader, selection, &path, receiver, now))
+    }
+
+    /// Begins a request for blocks by their numbers, which go to `receiver`.
+    pub(crate) fn read_blocks(
+        self: &Arc<Self>,
+        budget: BudgetId,
+        blocks: Vec<BlockIndex>,
+        receiver: &Arc<dyn Receiver>,
+    ) -> Result<RequestId, cache::ReadError> {
+        self.step(|core, _| core.read_blocks(budget, blocks, receiver))
+    }
+
+    /// A request is given up.
+    pub(crate) fn cancel(self: &Arc<Self>, request: RequestId) {
+        drop(self.step(|core, now| core.cancel(request, now)));
+    }
+
+    /// Has blocks fetched that nobody waits for. Returns how many were noted.
+    pub(crate) fn prefetch(
+        self: &Arc<Self>,
+        budget: BudgetId,
+        blocks: Vec<BlockIndex>,
+    ) -> Result<usize, cache::ReadError> {
+        self.step(|core, _| core.protocol.prefetch(budget, blocks))
+    }
+
+    /// A block's bytes have come, in this machine's order. The node takes them if somebody waits
+    /// for them.
+    pub(crate) async fn land(self: &Arc<Self>, block: BlockId, bytes: &[u8], crc: u32) -> Landed {
+        let right = self.memory.landing().await;
+        let bytes = self.memory.write(&right, bytes, crc);
+        self.step(|core, now| core.arrived(block, bytes, now))
+    }
+
+    /// An upstream has sent a block that nobody had asked it for.
+    pub(crate) async fn land_push(
+        self: &Arc<Self>,
+        upstream: UpstreamId,
+        budget: BudgetId,
+        block: BlockId,
+        bytes: &[u8],
+        crc: u32,
+    ) -> Landed {
+        let right = self.memory.landing().await;
+        let bytes = self.memory.write(&right, bytes, crc);
+        self.step(|core, now| core.pushed(upstream, budget, block, bytes, now))
+    }
+
+    /// A block cannot be had.
+    pub(crate) fn fail(self: &Arc<Self>, block: BlockId, fault: Fault, text: &Arc<str>) {
+        self.step(|core, _| core.failed(block, fault, text));
+    }
+
+    /// The source of a grid has changed: nobody gets its blocks any more.
+    pub(crate) fn outdate(self: &Arc<Self>, grid: &OpenGrid) {
+        if !grid.is_stale() {
+            grid.set_stale();
+            self.step(|core, _| core.outdate(grid));
+        }
+    }
+
+    /// The node's figures.
+    pub(crate) fn status(&self) -> NodeStatus {
+        let core = self.core();
+        let usage = core.protocol.usage();
+        NodeStatus {
+            slots: usage.slots,
+            slot_bytes: self.slot_bytes().get() as u32,
+            free: usage.free,
+            in_transit: usage.in_transit,
+            cached: usage.cached,
+            credited: usage.credited,
+            level: core.protocol.level().number(),
+            links: 0,
+            budgets: core.budgets().map(|(grid, application, stats)| budget_status(grid, application, stats)).collect(),
+        }
+    }
+
+    /// What the node has done for a budget.
+    pub(crate) fn stats(&self, budget: BudgetId) -> cache::BudgetStats {
+        self.core().protocol.stats(budget)
+    }
+
+    /// Of these blocks, those that are in memory.
+    pub(crate) fn cached(&self, grid: &OpenGrid, blocks: impl Iterator<Item = BlockIndex>) -> Vec<bool> {
+        let core = self.core();
+        blocks.map(|block| core.is_cached(grid, block)).collect()
+    }
+
+    fn copied(self: &Arc<Self>, copied: &[(RequestId, BlockId)]) {
+        self.step(|core, now| {
+            for (request, block) in copied {
+                core.protocol.copied(*request, *block, now);
+            }
+        });
+    }
+
+    /// Tells the protocol of an event, and does what it asks for.
+    fn step<T>(self: &Arc<Self>, event: impl FnOnce(&mut Core, Instant) -> T) -> T {
+        let now = Instant::now();
+        let mut effects = Effects::default();
+        let result = {
+            let mut core = self.core();
+            let before = core.timeout();
+            let result = event(&mut core, now);
+            core.pump(self, now, &mut effects);
+            if core.timeout() != before {
+                self.timeout_changed.notify_one();
+            }
+            result
+        };
+        effects.carry_out();
+        result
+    }
+
+    fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().expect("no step of the protocol panics")
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(timer) = self.timer.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            timer.abort();
+        }
+    }
+}
+
+fn budget_status(grid: &OpenGrid, application: &str, stats: cache::BudgetStats) -> BudgetStatus {
+    BudgetStatus {
+        application: application.to_owned(),
+        dataset: grid.key.dataset.to_string(),
+        array: grid.array_name.to_string(),
+        hits: stats.hits,
+        ahead_hits: stats.ahead_hits,
+        late_ahead: stats.late_ahead,
+        misses: stats.misses,
+        ahead_fetched: stats.ahead_fetched,
+        pushed: stats.pushed,
+        used: stats.used,
+        unused: stats.unused,
+        reclaimed: stats.reclaimed,
+        failed: stats.failed,
+    }
+}
+
+/// The size of an element of that type in bytes, as the protocol counts it.
+fn element_bytes(dtype: DataType) -> u32 {
+    dtype.bytes() as u32
+}

@@ -1,0 +1,128 @@
+//! The memory of slots.
+
+use rails_bind::memory::{BufferOptions, BufferPool, MemoryError, PooledBuffer};
+use smallvec::SmallVec;
+use std::{num::NonZeroU64, sync::Arc};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// The buffers of a node: one for each slot, and a few for blocks that are about to get slots.
+///
+/// A block is written into buffers of its own first, and they take the places of its slots' past
+/// buffers at once. So nobody reads a block that is half there, and nobody holds a lock while bytes
+/// are copied.
+#[derive(Debug)]
+pub(crate) struct SlotMemory {
+    pool: BufferPool,
+    slot_bytes: NonZeroU64,
+    landings: Semaphore,
+}
+
+/// The bytes of a block, in slots.
+#[derive(Debug, Clone)]
+pub(crate) struct BlockBytes {
+    pub(crate) slots: SmallVec<[Slot; 4]>,
+    /// The CRC-32C of the bytes.
+    pub(crate) crc: u32,
+}
+
+/// The buffer of a slot. It goes back to the pool when nobody reads it any more.
+#[derive(Debug, Clone)]
+pub(crate) struct Slot(Arc<PooledBuffer>);
+
+impl SlotMemory {
+    /// Memory of so many slots, of which one block takes `max_block_slots` at most.
+    pub(crate) fn new(slots: u32, slot_bytes: NonZeroU64, max_block_slots: u32) -> Result<Self, MemoryError> {
+        let count = slots as usize + LANDINGS * max_block_slots as usize;
+        let pool = BufferPool::new(slot_bytes.get() as usize, count, &BufferOptions::new())?;
+        Ok(Self { pool, slot_bytes, landings: Semaphore::new(LANDINGS) })
+    }
+
+    pub(crate) fn slot_bytes(&self) -> NonZeroU64 {
+        self.slot_bytes
+    }
+
+    /// Waits for the right to [write](Self::write) one block.
+    pub(crate) async fn landing(&self) -> SemaphorePermit<'_> {
+        self.landings.acquire().await.expect("the landings are never closed")
+    }
+
+    /// Writes a block into buffers that are no slots' yet.
+    ///
+    /// # Panics
+    /// If the block is larger than a block may be, so that the buffers do not suffice.
+    pub(crate) fn write(&self, _right: &SemaphorePermit<'_>, block: &[u8], crc: u32) -> BlockBytes {
+        let slots = block.chunks(self.slot_bytes.get() as usize).map(|part| {
+            let mut buffer = self.pool.take().expect("there are buffers for every slot and every landing");
+            buffer[..part.len()].copy_from_slice(part);
+            Slot(Arc::new(buffer))
+        });
+        BlockBytes { slots: slots.collect(), crc }
+    }
+}
+
+impl AsRef<[u8]> for Slot {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The buffers of every slot, by number.
+#[derive(Debug)]
+pub(super) struct SlotTable {
+    slots: Vec<Option<Slot>>,
+    /// The checksum of the block whose first slot it is.
+    crcs: Vec<u32>,
+}
+
+impl SlotTable {
+    pub(super) fn new(slots: u32) -> Self {
+        Self { slots: vec![None; slots as usize], crcs: vec![0; slots as usize] }
+    }
+
+    /// Gives a block's bytes to its slots.
+    pub(super) fn install(&mut self, numbers: impl Iterator<Item = u32>, bytes: BlockBytes) {
+        let mut numbers = numbers.peekable();
+        if let Some(first) = numbers.peek() {
+            self.crcs[*first as usize] = bytes.crc;
+        }
+        for (number, slot) in numbers.zip(bytes.slots) {
+            self.slots[number as usize] = Some(slot);
+        }
+    }
+
+    /// The bytes of the block in these slots.
+    ///
+    /// # Panics
+    /// If no block was installed there.
+    pub(super) fn bytes(&self, numbers: impl Iterator<Item = u32>) -> BlockBytes {
+        let mut numbers = numbers.peekable();
+        let crc = numbers.peek().map_or(0, |first| self.crcs[*first as usize]);
+        let slot = |number: u32| self.slots[number as usize].clone().expect("a block that is there has bytes");
+        BlockBytes { slots: numbers.map(slot).collect(), crc }
+    }
+}
+
+/// The blocks that are written at the same time at most.
+const LANDINGS: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn past_bytes_go_back_when_they_are_replaced() {
+        let memory = SlotMemory::new(2, NonZeroU64::new(4096).unwrap(), 2).unwrap();
+        let mut table = SlotTable::new(2);
+        let free = memory.pool.available();
+        for round in 0..20_u8 {
+            let right = memory.landing().await;
+            let block = vec![round; 5000];
+            table.install([1, 0].into_iter(), memory.write(&right, &block, u32::from(round)));
+            let there = table.bytes([1, 0].into_iter());
+            assert_eq!((there.slots[1].as_ref()[0], there.crc), (round, u32::from(round)));
+            assert_eq!(there.slots.iter().map(|slot| slot.as_ref().len()).sum::<usize>(), 8192);
+            drop(there);
+            assert_eq!(memory.pool.available(), free - 2);
+        }
+    }
+}

@@ -2,9 +2,14 @@
 #![allow(clippy::disallowed_methods)]
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use rails_array::{BlockGrid, BlockIndex, Grid, Region, Shape};
-use rails_cache::{Action, BudgetId, DatasetId, Generation, Limits, Node, NodeConfig, Policy};
-use std::{sync::Arc, time::Instant};
+use rails_array::{BlockGrid, BlockIndex, Grid, Region, Selection, Shape};
+use rails_cache::{
+    Action, BudgetId, DatasetId, Generation, Limits, Node, NodeConfig, Policy, Reader, RequestId, pattern::Path,
+};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// A node that was read through once, and its driver.
 struct Site {
@@ -20,7 +25,7 @@ impl Site {
         let config = NodeConfig { slots: SLOTS, slot_bytes: 65_536, max_block_slots: 4, window_slots: 64, seed: 1 };
         let mut node = Node::new(config, now);
         // 4,194,304 blocks of one slot, four times what the memory takes.
-        let shape = Shape::new([64, 64, 1024, 16_384]).expect("four axes");
+        let shape = Shape::new(ARRAY).expect("four axes");
         let block = Shape::new([1, 1, 128, 128]).expect("four axes");
         let grid = Grid::new(BlockGrid::new(Region::whole(&shape), block).expect("blocks fit the array"));
         node.declare_dataset(DatasetId(0), Arc::new(grid), 4, Generation(0)).expect("a new dataset");
@@ -39,13 +44,20 @@ impl Site {
 
     fn read(&mut self, block: u64) {
         self.node.read(self.budget, vec![BlockIndex(block)]).expect("the block exists");
+        self.act();
+    }
+
+    fn act(&mut self) -> Option<RequestId> {
+        let mut done = None;
         while let Some(action) = self.node.poll(self.now) {
             match action {
                 Action::Fetch { block, .. } => assert!(self.node.arrived(block, self.now)),
                 Action::Copy { request, block } => self.node.copied(request, block, self.now),
+                Action::Done { request } => done = Some(request),
                 _ => {}
             }
         }
+        done
     }
 }
 
@@ -77,9 +89,39 @@ fn decisions(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, decisions);
+/// Reads by selections, all of whose blocks are there, with the search for the next ones.
+fn hits_of_a_reader(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("reader");
+    let mut site = Site::filled(Policy::Lru);
+    let path =
+        Path { round_trip: Duration::from_millis(19), storage_latency: Duration::ZERO, bytes_per_second: 62_500_000 };
+    for (name, rows, step) in [("16 blocks", 128, 1), ("16 blocks, every other", 128, 256), ("128 blocks", 1024, 1)] {
+        let mut reader = Reader::new(site.budget, &Shape::new(ARRAY).expect("four axes"));
+        let mut at = 0;
+        let columns = 128 * 16 * if step > 1 { 2 } else { 1 };
+        let blocks = rows / 128 * 16;
+        group.throughput(Throughput::Elements(blocks));
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                // Planes of one after the other, which are held.
+                at = (at + 1) % 512;
+                let extents = Shape::new([1, 1, rows, columns]).expect("four axes");
+                let region = Region::new([at / 64, at % 64, 0, 0], extents).expect("a box of the array");
+                let selection = Selection::new(region, [1, 1, 1, step]).expect("four steps");
+                site.now += Duration::from_millis(1);
+                reader.read(&mut site.node, &selection, &path, site.now).expect("the blocks exist");
+                let done = site.act().expect("all of its blocks are there");
+                reader.ended(done, site.now);
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, decisions, hits_of_a_reader);
 criterion_main!(benches);
 
+const ARRAY: [u64; 4] = [64, 64, 1024, 16_384];
 const SLOTS: u32 = 1_300_000;
 const BLOCKS: u64 = 64 * 64 * 8 * 128;
 /// As many as stay: the collector keeps the memory at 78 %.

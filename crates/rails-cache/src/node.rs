@@ -15,7 +15,7 @@ use crate::{
     stats::{BudgetStats, MemoryUse},
     store::Store,
 };
-use rails_array::{BlockRange, Layout, Region};
+use rails_array::{BlockRange, Layout, Region, Selection};
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 /// The settings of a node.
@@ -422,9 +422,20 @@ impl Node {
         self.store.blocks_of(budget, region)
     }
 
-    /// The bytes of a region's elements. None for a budget that is not the node's.
-    pub fn bytes_of(&self, budget: BudgetId, region: &Region) -> u64 {
-        self.store.bytes_of(budget, region)
+    /// The blocks that hold selected elements of the budget's dataset: those that the steps leave
+    /// out are not among them.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::UnknownBudget`], or [`ReadError::BadRegion`] for a selection that is none of
+    /// the dataset's.
+    pub fn blocks_of_selection(&self, budget: BudgetId, selection: &Selection) -> Result<BlockRange, ReadError> {
+        self.store.blocks_of_selection(budget, selection)
+    }
+
+    /// The bytes of the selected elements. None for a budget that is not the node's.
+    pub fn bytes_of(&self, budget: BudgetId, selection: &Selection) -> u64 {
+        self.store.bytes_of(budget, selection)
     }
 
     /// How full the memory of a budget is, or the whole memory, whichever is fuller.

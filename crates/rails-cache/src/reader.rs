@@ -4,16 +4,17 @@ use crate::{
     block::{BudgetId, RequestId},
     error::ReadError,
     node::Node,
-    pattern::{Depth, Detector, Path, Pattern, TellError, Waste},
+    pattern::{Depth, Detector, Path, Pattern, Prediction, TellError, Waste},
     stats::BudgetStats,
 };
-use rails_array::{BlockIndex, BlockRange, Region, Shape};
+use rails_array::{BlockIndex, BlockRange, Region, Selection, Shape};
 use std::{collections::BTreeMap, time::Instant};
 
 /// A reader whose next reads a node prefetches.
 ///
-/// A reader watches the regions that one job reads of one dataset, and has the node fetch as much
-/// ahead of them as [`Depth`] says, as long as little of it is [wasted](Waste).
+/// A reader watches the selections that one job reads of one dataset, and has the node fetch as
+/// much ahead of them as [`Depth`] says, as long as little of it is [wasted](Waste). The bounds of
+/// selections make the pattern; the steps of the last one hold for those that are foretold.
 #[derive(Debug, Clone)]
 pub struct Reader {
     budget: BudgetId,
@@ -22,8 +23,8 @@ pub struct Reader {
     waste: Waste,
     /// The counters of the budget at the last read.
     seen: BudgetStats,
-    /// The region that was read last.
-    last: Option<Region>,
+    /// The selection that was read last.
+    last: Option<Selection>,
     /// The bytes of each open read, and when it began.
     open: BTreeMap<RequestId, (u64, Instant)>,
 }
@@ -52,25 +53,25 @@ impl Reader {
         self.detector.tell(regions)
     }
 
-    /// Reads a region, and prefetches those that are expected after it, over a path like this.
+    /// Reads a selection, and prefetches those that are expected after it, over a path like this.
     ///
     /// # Errors
     ///
-    /// As [`Node::blocks_of`] and [`Node::read`].
+    /// As [`Node::blocks_of_selection`] and [`Node::read`].
     pub fn read(
         &mut self,
         node: &mut Node,
-        region: &Region,
+        selection: &Selection,
         path: &Path,
         now: Instant,
     ) -> Result<RequestId, ReadError> {
-        let blocks = node.blocks_of(self.budget, region)?;
+        let blocks = node.blocks_of_selection(self.budget, selection)?;
         let request = node.read(self.budget, blocks)?;
-        let bytes = node.bytes_of(self.budget, region);
+        let bytes = node.bytes_of(self.budget, selection);
         self.open.insert(request, (bytes, now));
-        self.detector.observe(region);
+        self.detector.observe(selection.bounds());
         self.judge(node, now);
-        self.prefetch(node, region, path, now);
+        self.prefetch(node, selection, path, now);
         Ok(request)
     }
 
@@ -97,35 +98,37 @@ impl Reader {
     }
 
     /// Fetches ahead of a read, and lets go behind it.
-    fn prefetch(&mut self, node: &mut Node, region: &Region, path: &Path, now: Instant) {
+    fn prefetch(&mut self, node: &mut Node, selection: &Selection, path: &Path, now: Instant) {
         node.cancel_prefetch(self.budget);
-        let read_bytes = node.bytes_of(self.budget, region).max(1);
+        let read_bytes = node.bytes_of(self.budget, selection).max(1);
         let level = node.level_of(self.budget).number();
         let confidence = self.detector.predict(0).confidence;
         let mut left = if self.waste.may_speculate(now) { self.depth.bytes_ahead(path, level, confidence) } else { 0 };
         let count = usize::try_from(left.div_ceil(read_bytes)).unwrap_or(usize::MAX);
         let predicted = self.detector.predict(count.clamp(MIN_REGIONS, MAX_REGIONS)).next;
-        self.pass(node, region, predicted.iter().map(|prediction| &prediction.region));
-        for prediction in predicted {
+        let with_steps = |next: Prediction| Selection::new(next.region, selection.steps().iter().copied()).ok();
+        let next: Vec<Selection> = predicted.into_iter().filter_map(with_steps).collect();
+        self.pass(node, selection, &next);
+        for next in &next {
             if left == 0 {
                 return;
             }
             // A prediction lies in the array.
-            let Ok(blocks) = node.blocks_of(self.budget, &prediction.region) else { return };
+            let Ok(blocks) = node.blocks_of_selection(self.budget, next) else { return };
             let _ = node.prefetch(self.budget, blocks);
-            left = left.saturating_sub(node.bytes_of(self.budget, &prediction.region));
+            left = left.saturating_sub(node.bytes_of(self.budget, next));
         }
     }
 
     /// A pattern that goes on leaves behind the blocks that it does not come back to soon.
-    fn pass<'a>(&mut self, node: &mut Node, region: &'a Region, next: impl Iterator<Item = &'a Region> + Clone) {
-        let Some(last) = self.last.replace(region.clone()) else { return };
+    fn pass(&mut self, node: &mut Node, selection: &Selection, next: &[Selection]) {
+        let Some(last) = self.last.replace(selection.clone()) else { return };
         if !matches!(self.detector.pattern(), Pattern::Sequential | Pattern::Stride | Pattern::Nest | Pattern::Apriori)
         {
             return;
         }
-        let of = |region: &Region| node.blocks_of(self.budget, region).ok();
-        let kept: Vec<BlockRange> = [region].into_iter().chain(next).filter_map(of).collect();
+        let of = |selection: &Selection| node.blocks_of_selection(self.budget, selection).ok();
+        let kept: Vec<BlockRange> = [selection].into_iter().chain(next).filter_map(of).collect();
         let behind = of(&last).into_iter().flatten();
         let left: Vec<BlockIndex> = behind.filter(|block| !kept.iter().any(|kept| kept.contains(*block))).collect();
         let _ = node.pass(self.budget, left);

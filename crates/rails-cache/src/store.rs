@@ -11,7 +11,7 @@ use crate::{
     stats::BudgetStats,
     table::State,
 };
-use rails_array::{BlockIndex, BlockRange, Region};
+use rails_array::{BlockIndex, BlockRange, Region, Selection};
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -81,8 +81,14 @@ impl Store {
         self.datasets[&dataset].blocks_of(region).map_err(|source| ReadError::BadRegion { dataset, source })
     }
 
-    pub(crate) fn bytes_of(&self, budget: BudgetId, region: &Region) -> u64 {
-        self.dataset_of(budget).map_or(0, |dataset| self.datasets[&dataset].bytes_of(region))
+    pub(crate) fn blocks_of_selection(&self, budget: BudgetId, selection: &Selection) -> Result<BlockRange, ReadError> {
+        let dataset = self.dataset_of(budget)?;
+        let blocks = self.datasets[&dataset].blocks_of_selection(selection);
+        blocks.map_err(|source| ReadError::BadRegion { dataset, source })
+    }
+
+    pub(crate) fn bytes_of(&self, budget: BudgetId, selection: &Selection) -> u64 {
+        self.dataset_of(budget).map_or(0, |dataset| self.datasets[&dataset].bytes_of(selection))
     }
 
     pub(crate) fn dataset_and_generation(&self, budget: BudgetId) -> (DatasetId, Generation) {

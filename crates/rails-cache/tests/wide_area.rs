@@ -2,7 +2,7 @@
 //! Mbit/s and 19 ms.
 #![allow(clippy::disallowed_methods)]
 
-use rails_array::{BlockGrid, Grid, Region, Shape};
+use rails_array::{BlockGrid, Grid, Region, Selection, Shape};
 use rails_cache::{
     Action, BlockId, BudgetId, BudgetStats, DatasetId, Generation, Limits, Node, NodeConfig, Policy, Reader,
     pattern::Path,
@@ -123,19 +123,19 @@ impl Far {
         Self { site, reader, budget, prefetches, start, waited: Duration::ZERO, wanted_bytes: 0 }
     }
 
-    fn read(&mut self, region: &Region) {
+    fn read(&mut self, selection: &Selection) {
         let path = Path { round_trip: ROUND_TRIP, storage_latency: Duration::ZERO, bytes_per_second: BYTES_PER_SECOND };
         let asked = self.site.now;
         let request = if self.prefetches {
-            self.reader.read(&mut self.site.node, region, &path, asked).unwrap()
+            self.reader.read(&mut self.site.node, selection, &path, asked).unwrap()
         } else {
-            let blocks = self.site.node.blocks_of(self.budget, region).unwrap();
+            let blocks = self.site.node.blocks_of_selection(self.budget, selection).unwrap();
             self.site.node.read(self.budget, blocks).unwrap()
         };
         self.site.run_until(None);
         self.reader.ended(request, self.site.now);
         self.waited += self.site.now - asked;
-        self.wanted_bytes += region.elements() * 4;
+        self.wanted_bytes += selection.elements() * 4;
     }
 
     fn compute(&mut self, phase: Duration) {
@@ -161,7 +161,7 @@ fn wind_shear(plane: &Region, block_shape: [u64; 4], slots: u32, compute: Durati
     for step in 0..ARRAY[0] {
         for level in LEVELS {
             let extents = Shape::new([1, 1, rows, columns]).unwrap();
-            far.read(&Region::new([step, level, first, second], extents).unwrap());
+            far.read(&Region::new([step, level, first, second], extents).unwrap().into());
         }
         far.compute(compute);
     }
@@ -228,7 +228,7 @@ fn random_reads_are_no_slower() {
         .collect();
     let [alone, ahead] = [false, true].map(|prefetches| {
         let mut far = Far::new(&Region::whole(&Shape::new(ARRAY).unwrap()), GLOBE_BLOCK, 1024, prefetches);
-        regions.iter().for_each(|region| far.read(region));
+        regions.iter().for_each(|region| far.read(&region.clone().into()));
         far.outcome()
     });
     println!("random: {alone:?}\n{ahead:?}");

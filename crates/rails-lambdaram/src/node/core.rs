@@ -133,7 +133,7 @@ impl Core {
         now: Instant,
     ) -> Result<RequestId, cache::ReadError> {
         let reader = self.readers.get_mut(&key).expect("a reader is removed with its last handle");
-        let request = reader.read(&mut self.protocol, selection.bounds(), path, now)?;
+        let request = reader.read(&mut self.protocol, selection, path, now)?;
         self.requests.insert(request, Request { receiver: Arc::clone(receiver), reader: Some(key) });
         Ok(request)
     }

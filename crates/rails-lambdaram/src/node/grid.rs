@@ -1,8 +1,8 @@
 //! Arrays that are divided into blocks.
 
 use crate::wire::{GridOf, Urgency};
-use rails_array::{BlockIndex, Grid, Region};
-use rails_cache::{BlockId, BudgetId, DatasetId, pattern::Path};
+use rails_array::{BlockIndex, Grid, Layout, Region};
+use rails_cache::{BlockId, BudgetId, DatasetId, Generation, pattern::Path};
 use rails_formats::data_type::DataType;
 use std::{
     fmt,
@@ -61,6 +61,12 @@ impl OpenGrid {
         upstream: Arc<dyn Upstream>,
     ) -> Self {
         Self { id, key, layout, dtype, array_name, upstream, is_stale: AtomicBool::new(false) }
+    }
+
+    /// The block of that number, if the array has it.
+    pub(crate) fn block_id(&self, index: BlockIndex) -> Option<BlockId> {
+        let index = self.layout.block(index.0).ok()?;
+        Some(BlockId { dataset: self.id, generation: Generation(0), index })
     }
 
     /// The region of a block.

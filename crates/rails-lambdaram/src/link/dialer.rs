@@ -1,0 +1,68 @@
+//! How a link to another node is opened.
+
+use super::carrier::{LinkReceiver, LinkSender, over_celeritas, over_rails};
+use rails_celeritas::{CeleritasOptions, OpenConnectionError};
+use rails_multirail::{LaneAddress, MultiRailStream, OpenError, Pairing, Rails, StreamOptions, connect_first};
+use std::{fmt, io};
+
+/// The way to one node.
+#[derive(Clone)]
+pub(crate) enum Dialer {
+    /// A stream with these lanes.
+    Rails { rails: Rails, pairing: Pairing, options: Box<StreamOptions> },
+    /// One connection of Celeritas, to the first of these addresses that answers.
+    Celeritas { addresses: Vec<LaneAddress>, options: CeleritasOptions },
+}
+
+/// Why a node was not reached.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DialError {
+    /// No lane came up.
+    #[error(transparent)]
+    Rails(#[from] OpenError),
+    /// The stream cannot carry messages.
+    #[error("the stream cannot carry messages")]
+    Messages(#[source] io::Error),
+    /// No address answered over Celeritas; this is the first one's error.
+    #[error("no answer over Celeritas from {address}")]
+    Celeritas {
+        /// The address.
+        address: LaneAddress,
+        /// The cause.
+        #[source]
+        error: OpenConnectionError,
+    },
+    /// There is no address.
+    #[error("there is no address to call")]
+    NoAddress,
+}
+
+impl Dialer {
+    pub(super) async fn dial(&self) -> Result<(LinkSender, LinkReceiver), DialError> {
+        match self {
+            Self::Rails { rails, pairing, options } => {
+                let stream = MultiRailStream::connect_paired(rails, pairing, options).await?;
+                Ok(over_rails(stream.into_messages().map_err(DialError::Messages)?))
+            }
+            Self::Celeritas { addresses, options } => {
+                match connect_first(addresses, |address| options.connect(address.socket)).await {
+                    Ok((_, connection)) => Ok(over_celeritas(connection)),
+                    Err(errors) => match errors.into_iter().next() {
+                        Some((address, error)) => Err(DialError::Celeritas { address, error }),
+                        None => Err(DialError::NoAddress),
+                    },
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rails { pairing, .. } => f.debug_struct("Rails").field("pairs", &pairing.pairs.len()).finish(),
+            Self::Celeritas { addresses, .. } => f.debug_struct("Celeritas").field("addresses", addresses).finish(),
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! One link to a node that serves: the driver of [`ReaderProtocol`].
+
+use super::{
+    carrier::{LinkReceiver, LinkSender},
+    dialer::{DialError, Dialer},
+    reader_protocol::{Answer, Event, Question, ReaderProtocol},
+};
+use crate::{
+    encoding,
+    node::{Node, OpenGrid},
+    wire::{
+        BlockHeader, DenialReason, Encodings, Hello, NodeId, RefusedReason, Run, ServerMessage, Urgency, VERSION,
+        WireFault,
+    },
+};
+use bytes::Bytes;
+use rails_cache::{BlockId, Fault, pattern::Path};
+use rails_formats::data_type::Endianness;
+use rails_multirail::Priority;
+use std::{
+    collections::HashMap,
+    error::Error,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+use tokio::{
+    sync::{Notify, oneshot},
+    time::{Instant, sleep, timeout_at},
+};
+
+/// A link to one node, which is opened when blocks or answers are wanted, and opened again after it
+/// was lost.
+#[derive(Debug)]
+pub(super) struct ReaderLink {
+    /// The node's address, for people.
+    name: Arc<str>,
+    dialer: Dialer,
+    greeting: Greeting,
+    patience: Duration,
+    node: Weak<Node>,
+    state: Mutex<LinkState>,
+    /// There are messages to send, or blocks or answers are wanted.
+    work: Notify,
+}
+
+/// What a node says of itself when it opens a link.
+#[derive(Debug, Clone)]
+pub(crate) struct Greeting {
+    /// The nodes between the application and the link, this one among them.
+    pub(crate) path: Vec<NodeId>,
+    pub(crate) application: String,
+    pub(crate) max_block_bytes: u32,
+}
+
+#[derive(Debug)]
+struct LinkState {
+    protocol: ReaderProtocol,
+    status: LinkStatus,
+    answers: HashMap<u32, oneshot::Sender<Result<Answer, LinkError>>>,
+}
+
+/// The state of a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LinkStatus {
+    /// Nothing has been asked of it yet, or it was lost while nothing was.
+    Idle,
+    /// It is being opened.
+    Dialing,
+    /// The peer was greeted.
+    Up,
+    /// It could not be opened, for this reason.
+    Down(Arc<str>),
+}
+
+/// Why a node gives no answer.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{node} cannot be asked: {reason}")]
+pub struct LinkError {
+    /// The address of the node.
+    pub node: Arc<str>,
+    /// The reason.
+    pub reason: Arc<str>,
+}
+
+/// What a link asks of its owner when it cannot be opened.
+pub(super) trait Fallback: Send + Sync {
+    /// Takes over blocks that a lost link was asked for, or gives them back.
+    fn take_over(&self, lost: &ReaderLink, grid: &Arc<OpenGrid>, block: BlockId, urgency: Urgency) -> bool;
+}
+
+impl ReaderLink {
+    pub(super) fn new(
+        name: Arc<str>,
+        dialer: Dialer,
+        greeting: Greeting,
+        patience: Duration,
+        node: &Arc<Node>,
+    ) -> Arc<Self> {
+        let state = LinkState { protocol: ReaderProtocol::new(), status: LinkStatus::Idle, answers: HashMap::new() };
+        Arc::new(Self {
+            name,
+            dialer,
+            greeting,
+            patience,
+            node: Arc::downgrade(node),
+            state: Mutex::new(state),
+            work: Notify::new(),
+        })
+    }
+
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(super) fn status(&self) -> LinkStatus {
+        self.state().status.clone()
+    }
+
+    pub(super) fn path(&self) -> Path {
+        self.state().protocol.path()
+    }
+
+    /// The time in which everything that is asked for would come, in nanoseconds.
+    pub(super) fn backlog(&self, block_bytes: u64) -> u64 {
+        let state = self.state();
+        let blocks = state.protocol.wanted() as u64;
+        let rate = state.protocol.path().bytes_per_second.max(1);
+        (u128::from(blocks) * u128::from(block_bytes) * 1_000_000_000 / u128::from(rate)) as u64
+    }
+
+    pub(super) fn want(&self, grid: &Arc<OpenGrid>, blocks: &[BlockId], urgency: Urgency) {
+        self.state().protocol.want(grid, blocks, urgency);
+        self.work.notify_one();
+    }
+
+    pub(super) fn raise(&self, grid: &Arc<OpenGrid>, blocks: &[BlockId]) {
+        self.state().protocol.raise(grid, blocks);
+        self.work.notify_one();
+    }
+
+    pub(super) fn warm(&self, grid: &Arc<OpenGrid>, runs: impl Iterator<Item = Vec<Run>>) {
+        self.state().protocol.warm(grid, runs);
+        self.work.notify_one();
+    }
+
+    /// Asks the node, and opens the link for it.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: an answer that nobody waits for is dropped.
+    pub(super) async fn ask(&self, question: Question) -> Result<Answer, LinkError> {
+        let (sender, receiver) = oneshot::channel();
+        let number = {
+            let mut state = self.state();
+            let number = state.protocol.ask(question);
+            state.answers.insert(number, sender);
+            number
+        };
+        self.work.notify_one();
+        let _forget = Forget { link: self, number };
+        receiver.await.unwrap_or_else(|_| Err(self.error("the node of this process has ended")))
+    }
+
+    /// Opens the link whenever something is wanted. It ends with the node.
+    pub(super) async fn run(self: Arc<Self>, fallback: Weak<dyn Fallback>) {
+        loop {
+            while !self.state().protocol.is_wanted() {
+                self.work.notified().await;
+            }
+            match self.dial(&fallback).await {
+                Ok((sender, receiver)) => {
+                    let end = self.exchange(sender, receiver).await;
+                    tracing::warn!(node = %self.name, reason = %end, "a link has ended");
+                    self.lost(&end, &fallback);
+                }
+                Err(error) => self.fail_all(&words(&error)),
+            }
+            if self.node.strong_count() == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Opens a connection, again and again for as long as wanted blocks may wait.
+    async fn dial(&self, fallback: &Weak<dyn Fallback>) -> Result<(LinkSender, LinkReceiver), DialError> {
+        self.state().status = LinkStatus::Dialing;
+        let deadline = Instant::now() + self.patience;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let error = match self.dialer.dial().await {
+                Ok(halves) => return Ok(halves),
+                Err(error) => error,
+            };
+            // Whoever asks a question wants to know now.
+            self.fail_questions(&words(&error));
+            self.hand_over(fallback);
+            if !self.state().protocol.is_wanted() || Instant::now() + pause >= deadline {
+                return Err(error);
+            }
+            tracing::info!(node = %self.name, error = %words(&error), "a link does not open, and is tried again");
+            sleep(pause).await;
+            pause = (pause * 2).min(MAX_PAUSE);
+        }
+    }
+
+    /// Sends and receives until the connection ends. Returns why it did.
+    async fn exchange(&self, sender: LinkSender, receiver: LinkReceiver) -> String {
+        let hello = Hello {
+            version: VERSION,
+            path: self.greeting.path.clone(),
+            application: self.greeting.application.clone(),
+            max_block_bytes: self.greeting.max_block_bytes,
+            encodings: encoding::supported(),
+        };
+        self.state().protocol.connected(hello);
+        tokio::select! {
+            end = self.send(sender) => end,
+            end = self.receive(receiver) => end,
+        }
+    }
+
+    async fn send(&self, mut sender: LinkSender) -> String {
+        loop {
+            let frame = self.state().protocol.next_frame(std::time::Instant::now());
+            match frame {
+                None => self.work.notified().await,
+                Some(frame) => {
+                    if let Err(error) = sender.send(vec![frame.encode()], Priority::HIGHEST).await {
+                        return words(&error);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn receive(&self, mut receiver: LinkReceiver) -> String {
+        // A peer that accepts connections and says nothing is none of ours.
+        let greeted_by = Instant::now() + self.patience;
+        let mut is_greeted = false;
+        loop {
+            let message = if is_greeted {
+                receiver.recv().await
+            } else {
+                match timeout_at(greeted_by, receiver.recv()).await {
+                    Ok(message) => message,
+                    Err(_) => return "the peer does not answer the greeting".into(),
+                }
+            };
+            let message = match message {
+                Ok(Some(message)) => message,
+                Ok(None) => return "the peer has ended the link".into(),
+                Err(error) => return words(&error),
+            };
+            let event = match ServerMessage::decode(message) {
+                Err(error) => return words(&error),
+                Ok(message) => self.state().protocol.received(message, std::time::Instant::now()),
+            };
+            // An answer makes room for the next question.
+            self.work.notify_one();
+            match event {
+                Err(violation) => return violation.to_string(),
+                Ok(Event::Welcome(_)) => {
+                    is_greeted = true;
+                    self.state().status = LinkStatus::Up;
+                }
+                Ok(Event::Refused { reason, text }) => return refusal(reason, &text),
+                Ok(_) if !is_greeted => return "the peer does not answer the greeting first".into(),
+                Ok(event) => self.happened(event).await,
+            }
+        }
+    }
+
+    async fn happened(&self, event: Event) {
+        let Some(node) = self.node.upgrade() else { return };
+        match event {
+            Event::Block { grid, block, header, payload } => self.land(&node, &grid, block, &header, &payload).await,
+            Event::Fault { blocks, fault, text } => {
+                let text = format!("{}: {text}", self.name).into();
+                blocks.into_iter().for_each(|block| node.fail(block, fault_of(fault), &text));
+            }
+            Event::Ended { grid, blocks, denial } => {
+                let (fault, text) = match denial {
+                    None => (Fault::Changed, "the source has changed".into()),
+                    Some(denial) => (fault_of_denial(denial.reason), format!("{}: {}", self.name, denial.text)),
+                };
+                if fault == Fault::Changed {
+                    node.outdate(&grid);
+                }
+                let text = text.into();
+                blocks.into_iter().for_each(|block| node.fail(block, fault, &text));
+            }
+            Event::Answer { question, answer } => {
+                let waiting = self.state().answers.remove(&question);
+                if let Some(waiting) = waiting {
+                    // Whoever asked may be gone.
+                    let _ = waiting.send(Ok(answer));
+                }
+            }
+            Event::Welcome(_) | Event::Refused { .. } | Event::Nothing => {}
+        }
+    }
+
+    async fn land(&self, node: &Arc<Node>, grid: &OpenGrid, block: BlockId, header: &BlockHeader, payload: &Bytes) {
+        let element_bytes = grid.dtype.bytes() as usize;
+        let decoded = encoding::decode(payload, element_bytes, header.encoding, header.block_bytes as usize);
+        let mut bytes = match decoded {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                return node.fail(block, Fault::Corrupt, &format!("{}: {}", self.name, words(&error)).into());
+            }
+        };
+        if crate::crc(&bytes) != header.crc {
+            let text = format!("{}: the checksum of a block is wrong", self.name);
+            return node.fail(block, Fault::Corrupt, &text.into());
+        }
+        grid.dtype.swap_to_native(bytes.to_mut(), Endianness::Little);
+        let crc = if Endianness::NATIVE == Endianness::Little { header.crc } else { crate::crc(&bytes) };
+        // A block that nobody wants any more is dropped.
+        let _ = node.land(block, &bytes, crc).await;
+    }
+
+    /// The connection is gone: other links take over what they can.
+    fn lost(&self, reason: &str, fallback: &Weak<dyn Fallback>) {
+        self.fail_questions(reason);
+        self.state().status = LinkStatus::Idle;
+        self.hand_over(fallback);
+    }
+
+    fn hand_over(&self, fallback: &Weak<dyn Fallback>) {
+        let Some(fallback) = fallback.upgrade() else { return };
+        let given_up = self.state().protocol.give_up();
+        for (grid, block, urgency) in given_up {
+            if !fallback.take_over(self, &grid, block, urgency) {
+                self.state().protocol.want(&grid, &[block], urgency);
+            }
+        }
+    }
+
+    fn fail_questions(&self, reason: &str) {
+        let answers = {
+            let mut state = self.state();
+            let answers = std::mem::take(&mut state.answers);
+            answers.keys().for_each(|number| state.protocol.forget(*number));
+            answers
+        };
+        for answer in answers.into_values() {
+            let _ = answer.send(Err(self.error(reason)));
+        }
+    }
+
+    fn fail_all(&self, reason: &str) {
+        self.fail_questions(reason);
+        let given_up = {
+            let mut state = self.state();
+            state.status = LinkStatus::Down(reason.into());
+            state.protocol.give_up()
+        };
+        let Some(node) = self.node.upgrade() else { return };
+        let text: Arc<str> = self.error(reason).to_string().into();
+        for (_, block, _) in given_up {
+            node.fail(block, Fault::Unreachable, &text);
+        }
+    }
+
+    fn error(&self, reason: &str) -> LinkError {
+        LinkError { node: Arc::clone(&self.name), reason: reason.into() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, LinkState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Forgets a question when its answer came, or when nobody waits for it.
+struct Forget<'a> {
+    link: &'a ReaderLink,
+    number: u32,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        let mut state = self.link.state();
+        state.protocol.forget(self.number);
+        let answer = state.answers.remove(&self.number);
+        drop(state);
+        drop(answer);
+    }
+}
+
+fn refusal(reason: RefusedReason, text: &str) -> String {
+    let why = match reason {
+        RefusedReason::Version => "the peer speaks another version of the protocol",
+        RefusedReason::Circle => "the peer gets its blocks from this node",
+        RefusedReason::Protocol => "the peer does not understand this node",
+        RefusedReason::Full => "the peer has as many links as it takes",
+        RefusedReason::Ending => "the peer ends",
+    };
+    if text.is_empty() { why.into() } else { format!("{why}: {text}") }
+}
+
+fn fault_of(fault: WireFault) -> Fault {
+    match fault {
+        WireFault::Missing => Fault::Missing,
+        WireFault::Corrupt => Fault::Corrupt,
+        WireFault::Denied => Fault::Denied,
+        WireFault::Unreachable | WireFault::Overrun => Fault::Unreachable,
+    }
+}
+
+fn fault_of_denial(reason: DenialReason) -> Fault {
+    match reason {
+        DenialReason::Changed => Fault::Changed,
+        DenialReason::Unknown => Fault::Denied,
+        DenialReason::Grid => Fault::Missing,
+        DenialReason::Full | DenialReason::Source => Fault::Unreachable,
+    }
+}
+
+/// An error and its causes in one line.
+pub(crate) fn words(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const MAX_PAUSE: Duration = Duration::from_secs(2);

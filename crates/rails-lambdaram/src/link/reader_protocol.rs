@@ -1,0 +1,360 @@
+//! One link as the node that reads sees it, without I/O.
+
+use super::meter::Meter;
+use crate::{
+    description::{DatasetDescription, DatasetEntry},
+    node::OpenGrid,
+    wire::{
+        BlockHeader, Denial, Handle, Hello, MAX_BLOCKS, MAX_RUNS, NodeStatus, ReaderFrame, RefusedReason, Run,
+        ServerFrame, ServerMessage, Urgency, Welcome, WireFault, runs_of,
+    },
+};
+use bytes::Bytes;
+use rails_cache::{BlockId, DatasetId, pattern::Path};
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::Arc,
+    time::Instant,
+};
+
+/// The blocks that a node wants over one link, and the questions that it has.
+///
+/// A block is `wanted` from the call of [`want`](Self::want) until it arrives or cannot be had. If
+/// the connection is lost, everything that is wanted is asked for again on the next one.
+#[derive(Debug)]
+pub(super) struct ReaderProtocol {
+    /// The grids that have a number, by number.
+    grids: BTreeMap<Handle, Arc<OpenGrid>>,
+    handles: HashMap<DatasetId, Handle>,
+    next_handle: u32,
+    wanted: HashMap<BlockId, Wanted>,
+    /// Blocks to ask for. A block that is not wanted any more, or by another queue, is passed over.
+    queues: [VecDeque<BlockId>; 2],
+    /// The number of blocks that were asked for and have not come.
+    asked: usize,
+    /// The number of blocks that the peer lets be asked for.
+    max_asked: usize,
+    frames: VecDeque<ReaderFrame>,
+    questions: BTreeMap<u32, Question>,
+    next_question: u32,
+    meter: Meter,
+}
+
+#[derive(Debug)]
+struct Wanted {
+    urgency: Urgency,
+    /// The time at which the peer was asked.
+    asked: Option<Instant>,
+}
+
+/// A question to a node that serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Question {
+    List,
+    Describe(Arc<str>),
+    Status,
+}
+
+/// The answer to a question.
+#[derive(Debug, Clone)]
+pub(crate) enum Answer {
+    List(Vec<DatasetEntry>),
+    Description(Result<DatasetDescription, Denial>),
+    Status(NodeStatus),
+}
+
+/// What a message of the peer means.
+#[derive(Debug)]
+pub(super) enum Event {
+    Welcome(Welcome),
+    Answer { question: u32, answer: Answer },
+    /// The payload has to be decoded and compared with the header.
+    Block { grid: Arc<OpenGrid>, block: BlockId, header: BlockHeader, payload: Bytes },
+    Fault { blocks: Vec<BlockId>, fault: WireFault, text: String },
+    /// The source of a grid has changed, or the peer does not know the grid: none of these blocks
+    /// comes.
+    Ended { grid: Arc<OpenGrid>, blocks: Vec<BlockId>, denial: Option<Denial> },
+    Refused { reason: RefusedReason, text: String },
+    /// The message means nothing here any more.
+    Nothing,
+}
+
+/// A message that the peer must not send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the peer has sent {0}")]
+pub(super) struct Violation(&'static str);
+
+impl ReaderProtocol {
+    pub(super) fn new() -> Self {
+        Self {
+            grids: BTreeMap::new(),
+            handles: HashMap::new(),
+            next_handle: 0,
+            wanted: HashMap::new(),
+            queues: [VecDeque::new(), VecDeque::new()],
+            asked: 0,
+            max_asked: MAX_ASKED_BEFORE_WELCOME,
+            frames: VecDeque::new(),
+            questions: BTreeMap::new(),
+            next_question: 0,
+            meter: Meter::new(),
+        }
+    }
+
+    /// A connection is there. Grids are named, questions are asked and wanted blocks are asked for
+    /// again.
+    pub(super) fn connected(&mut self, hello: Hello) {
+        self.max_asked = MAX_ASKED_BEFORE_WELCOME;
+        self.asked = 0;
+        self.frames = VecDeque::from([ReaderFrame::Hello(hello)]);
+        let questions: Vec<_> = self.questions.iter().map(|(number, question)| question.frame(*number)).collect();
+        self.frames.extend(questions);
+        self.grids.retain(|_, grid| !grid.is_stale());
+        let of = &self.grids;
+        self.handles.retain(|_, handle| of.contains_key(handle));
+        self.frames.extend(self.grids.iter().map(|(handle, grid)| open_frame(*handle, grid)));
+        self.queues = [VecDeque::new(), VecDeque::new()];
+        let mut wanted: Vec<(BlockId, Urgency)> = Vec::new();
+        for (block, state) in &mut self.wanted {
+            state.asked = None;
+            wanted.push((*block, state.urgency));
+        }
+        wanted.sort_unstable();
+        for (block, urgency) in wanted {
+            self.queues[urgency as usize].push_back(block);
+        }
+    }
+
+    /// The node wants blocks of a grid.
+    pub(super) fn want(&mut self, grid: &Arc<OpenGrid>, blocks: &[BlockId], urgency: Urgency) {
+        self.name(grid);
+        for block in blocks {
+            self.wanted.insert(*block, Wanted { urgency, asked: None });
+            self.queues[urgency as usize].push_back(*block);
+        }
+    }
+
+    /// A reader waits for blocks that are wanted already.
+    pub(super) fn raise(&mut self, grid: &Arc<OpenGrid>, blocks: &[BlockId]) {
+        let mut asked = Vec::new();
+        for block in blocks {
+            let Some(state) = self.wanted.get_mut(block) else { continue };
+            if state.urgency == Urgency::Ahead {
+                state.urgency = Urgency::Demand;
+                match state.asked {
+                    Some(_) => asked.push(block.index),
+                    None => self.queues[Urgency::Demand as usize].push_back(*block),
+                }
+            }
+        }
+        if let Some(&handle) = self.handles.get(&grid.id)
+            && !asked.is_empty()
+        {
+            self.frames.push_back(ReaderFrame::Raise { handle, blocks: runs_of(asked) });
+        }
+    }
+
+    /// Asks for blocks to be had ready by the peer.
+    pub(super) fn warm(&mut self, grid: &Arc<OpenGrid>, runs: impl Iterator<Item = Vec<Run>>) {
+        let handle = self.name(grid);
+        self.frames.extend(runs.map(|blocks| ReaderFrame::Warm { handle, blocks }));
+    }
+
+    /// Asks a question. Returns its number.
+    pub(super) fn ask(&mut self, question: Question) -> u32 {
+        let number = self.next_question;
+        self.next_question = self.next_question.wrapping_add(1);
+        self.frames.push_back(question.frame(number));
+        self.questions.insert(number, question);
+        number
+    }
+
+    /// A question is not of interest any more.
+    pub(super) fn forget(&mut self, question: u32) {
+        self.questions.remove(&question);
+    }
+
+    /// The next message to the peer, if there is one.
+    pub(super) fn next_frame(&mut self, now: Instant) -> Option<ReaderFrame> {
+        if let Some(frame) = self.frames.pop_front() {
+            return Some(frame);
+        }
+        [Urgency::Demand, Urgency::Ahead].into_iter().find_map(|urgency| self.next_get(urgency, now))
+    }
+
+    /// A message has come.
+    pub(super) fn received(&mut self, message: ServerMessage, now: Instant) -> Result<Event, Violation> {
+        match message {
+            ServerMessage::Block(header, payload) => self.block(header, payload, now),
+            ServerMessage::Frame(frame) => self.frame(frame),
+        }
+    }
+
+    /// The number of blocks that are wanted.
+    pub(super) fn wanted(&self) -> usize {
+        self.wanted.len()
+    }
+
+    /// Whether anything waits for the peer.
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.wanted.is_empty() || !self.questions.is_empty()
+    }
+
+    /// Gives up all wanted blocks.
+    pub(super) fn give_up(&mut self) -> Vec<(Arc<OpenGrid>, BlockId, Urgency)> {
+        self.queues = [VecDeque::new(), VecDeque::new()];
+        self.asked = 0;
+        let mut all: Vec<_> = self.wanted.drain().map(|(block, state)| (block, state.urgency)).collect();
+        all.sort_unstable();
+        let grid_of = |dataset| self.handles.get(&dataset).and_then(|handle| self.grids.get(handle));
+        all.into_iter().filter_map(|(block, urgency)| Some((grid_of(block.dataset)?.clone(), block, urgency))).collect()
+    }
+
+    /// The way over the link.
+    pub(super) fn path(&self) -> Path {
+        self.meter.path()
+    }
+
+    /// The handle of a grid, which is named to the peer if it was not yet.
+    fn name(&mut self, grid: &Arc<OpenGrid>) -> Handle {
+        if let Some(handle) = self.handles.get(&grid.id) {
+            return *handle;
+        }
+        let handle = Handle(self.next_handle);
+        self.next_handle += 1;
+        self.handles.insert(grid.id, handle);
+        self.grids.insert(handle, Arc::clone(grid));
+        self.frames.push_back(open_frame(handle, grid));
+        handle
+    }
+
+    /// Blocks of one grid, as many as one message names and the peer lets be asked for.
+    fn next_get(&mut self, urgency: Urgency, now: Instant) -> Option<ReaderFrame> {
+        let mut of = None;
+        let mut blocks = Vec::new();
+        while self.asked < self.max_asked && blocks.len() < MAX_RUNS.min(MAX_BLOCKS as usize) {
+            let Some(block) = self.queues[urgency as usize].front().copied() else { break };
+            let Some(state) = self.wanted.get_mut(&block).filter(|state| state.asked.is_none() && state.urgency == urgency)
+            else {
+                self.queues[urgency as usize].pop_front();
+                continue;
+            };
+            if *of.get_or_insert(block.dataset) != block.dataset {
+                break;
+            }
+            state.asked = Some(now);
+            self.asked += 1;
+            blocks.push(block.index);
+            self.queues[urgency as usize].pop_front();
+        }
+        let handle = self.handles[&of?];
+        (!blocks.is_empty()).then(|| ReaderFrame::Get { handle, blocks: runs_of(blocks), urgency })
+    }
+
+    fn block(&mut self, header: BlockHeader, payload: Bytes, now: Instant) -> Result<Event, Violation> {
+        if header.handle.0 >= self.next_handle {
+            return Err(Violation("a block of a handle that was never named"));
+        }
+        let Some(grid) = self.grids.get(&header.handle) else { return Ok(Event::Nothing) };
+        let block = grid.block_id(header.block).ok_or(Violation("a block that the array does not have"))?;
+        if u64::from(header.block_bytes) != grid.block_bytes(header.block) {
+            return Err(Violation("a block of another size than the array's"));
+        }
+        if header.is_push {
+            return Err(Violation("a block that no credit covers"));
+        }
+        // Asked for twice, because it was given up or the connection was lost.
+        let Some(state) = self.wanted.remove(&block) else { return Ok(Event::Nothing) };
+        let grid = Arc::clone(grid);
+        if let Some(since) = state.asked {
+            self.asked -= 1;
+            self.meter.answered(now.saturating_duration_since(since), now);
+            self.meter.received(payload.len() as u64, self.asked == 0, now);
+        }
+        Ok(Event::Block { grid, block, header, payload })
+    }
+
+    fn frame(&mut self, frame: ServerFrame) -> Result<Event, Violation> {
+        let (question, answer) = match frame {
+            ServerFrame::Welcome(welcome) => {
+                self.max_asked = (welcome.max_asked as usize).max(1);
+                return Ok(Event::Welcome(welcome));
+            }
+            ServerFrame::Refused { reason, text } => return Ok(Event::Refused { reason, text }),
+            ServerFrame::Listed { question, datasets } => (question, Answer::List(datasets)),
+            ServerFrame::Described { question, description } => (question, Answer::Description(description)),
+            ServerFrame::Status { question, status } => (question, Answer::Status(status)),
+            ServerFrame::Opened { outcome: Ok(()), .. } => return Ok(Event::Nothing),
+            ServerFrame::Opened { handle, outcome: Err(denial) } => return Ok(self.end(handle, Some(denial))),
+            ServerFrame::Stale { handle, .. } => return Ok(self.end(handle, None)),
+            ServerFrame::Fault { handle, blocks, fault, text } => return Ok(self.fault(handle, &blocks, fault, text)),
+            ServerFrame::Returned { .. } => return Err(Violation("credit that it was not given")),
+        };
+        match self.questions.remove(&question) {
+            Some(asked) if asked.is_answered_by(&answer) => Ok(Event::Answer { question, answer }),
+            Some(_) => Err(Violation("an answer to another question")),
+            None => Ok(Event::Nothing),
+        }
+    }
+
+    fn fault(&mut self, handle: Handle, runs: &[Run], fault: WireFault, text: String) -> Event {
+        let Some(grid) = self.grids.get(&handle) else { return Event::Nothing };
+        let named = runs.iter().flat_map(|run| run.blocks()).filter_map(|index| grid.block_id(index));
+        let mut blocks = Vec::new();
+        for block in named {
+            if let Some(state) = self.wanted.remove(&block) {
+                self.asked -= usize::from(state.asked.is_some());
+                blocks.push(block);
+            }
+        }
+        Event::Fault { blocks, fault, text }
+    }
+
+    /// A handle means nothing any more.
+    fn end(&mut self, handle: Handle, denial: Option<Denial>) -> Event {
+        let Some(grid) = self.grids.remove(&handle) else { return Event::Nothing };
+        self.handles.remove(&grid.id);
+        let mut blocks: Vec<BlockId> = Vec::new();
+        self.wanted.retain(|block, state| {
+            let is_of = block.dataset == grid.id;
+            if is_of {
+                self.asked -= usize::from(state.asked.is_some());
+                blocks.push(*block);
+            }
+            !is_of
+        });
+        Event::Ended { grid, blocks, denial }
+    }
+}
+
+impl Question {
+    fn frame(&self, question: u32) -> ReaderFrame {
+        match self {
+            Self::List => ReaderFrame::List { question },
+            Self::Describe(dataset) => ReaderFrame::Describe { question, dataset: dataset.to_string() },
+            Self::Status => ReaderFrame::Status { question },
+        }
+    }
+
+    fn is_answered_by(&self, answer: &Answer) -> bool {
+        matches!(
+            (self, answer),
+            (Self::List, Answer::List(_))
+                | (Self::Describe(_), Answer::Description(_))
+                | (Self::Status, Answer::Status(_))
+        )
+    }
+}
+
+fn open_frame(handle: Handle, grid: &OpenGrid) -> ReaderFrame {
+    ReaderFrame::Open {
+        handle,
+        dataset: grid.key.dataset.to_string(),
+        array: grid.key.array,
+        grid: grid.key.grid.clone(),
+        generation: grid.key.generation,
+    }
+}
+
+/// The blocks that are asked for before the peer has said how many it lets be asked for.
+const MAX_ASKED_BEFORE_WELCOME: usize = 256;

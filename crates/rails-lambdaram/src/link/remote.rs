@@ -1,0 +1,127 @@
+//! Nodes that serve copies of the same datasets, as one place to get blocks from.
+
+use super::{
+    dialer::Dialer,
+    reader::{Fallback, Greeting, LinkError, LinkStatus, ReaderLink},
+    reader_protocol::{Answer, Question},
+};
+use crate::{
+    node::{Node, OpenGrid, Upstream},
+    wire::{Run, Urgency},
+};
+use rails_cache::{BlockId, BudgetId, pattern::Path};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+use tokio::task::JoinHandle;
+
+/// The links to one or several nodes that serve the same datasets.
+///
+/// Each block is asked of the node from which it is expected first. If a link is lost, the others
+/// are asked for its blocks.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    links: Vec<Arc<ReaderLink>>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// A node that serves: its name for people, the way to it, and the runtime that drives the link.
+pub(crate) struct Peer {
+    pub(crate) name: Arc<str>,
+    pub(crate) dialer: Dialer,
+    pub(crate) runtime: tokio::runtime::Handle,
+}
+
+impl Remote {
+    pub(crate) fn new(peers: Vec<Peer>, greeting: &Greeting, patience: Duration, node: &Arc<Node>) -> Arc<Self> {
+        Arc::new_cyclic(|remote: &Weak<Self>| {
+            let (mut links, mut tasks) = (Vec::new(), Vec::new());
+            for Peer { name, dialer, runtime } in peers {
+                let link = ReaderLink::new(name, dialer, greeting.clone(), patience, node);
+                let fallback: Weak<dyn Fallback> = remote.clone();
+                tasks.push(runtime.spawn(Arc::clone(&link).run(fallback)));
+                links.push(link);
+            }
+            Self { links, tasks }
+        })
+    }
+
+    /// Asks every node, and returns their answers in the order of the nodes.
+    pub(crate) async fn ask_all(&self, question: Question) -> Vec<(Arc<str>, Result<Answer, LinkError>)> {
+        let mut answers = Vec::new();
+        let asked: Vec<_> = self.links.iter().map(|link| link.ask(question.clone())).collect();
+        for (link, answer) in self.links.iter().zip(futures_util::future::join_all(asked).await) {
+            answers.push((Arc::clone(link.name()), answer));
+        }
+        answers
+    }
+
+    /// Each node with the state of its link.
+    pub(crate) fn links(&self) -> Vec<(Arc<str>, LinkStatus)> {
+        self.links.iter().map(|link| (Arc::clone(link.name()), link.status())).collect()
+    }
+
+    /// Has the nodes keep blocks ready: each those that it would be asked for.
+    pub(crate) fn warm(&self, grid: &Arc<OpenGrid>, runs: impl Iterator<Item = Vec<Run>>) {
+        self.best(None, 0).warm(grid, runs);
+    }
+
+    /// The link over which a block is expected first, but for one that is lost.
+    fn best(&self, lost: Option<&ReaderLink>, block_bytes: u64) -> &Arc<ReaderLink> {
+        let is_other = |link: &&Arc<ReaderLink>| lost.is_none_or(|lost| !std::ptr::eq(&***link, lost));
+        let order = |link: &&Arc<ReaderLink>| {
+            let rank = match link.status() {
+                LinkStatus::Up => 0,
+                LinkStatus::Idle | LinkStatus::Dialing => 1,
+                LinkStatus::Down(_) => 2,
+            };
+            (rank, link.backlog(block_bytes))
+        };
+        self.links.iter().filter(is_other).min_by_key(order).unwrap_or(&self.links[0])
+    }
+}
+
+impl Upstream for Remote {
+    fn fetch(&self, grid: &Arc<OpenGrid>, blocks: &[BlockId], urgency: Urgency) {
+        if let [only] = &self.links[..] {
+            return only.want(grid, blocks, urgency);
+        }
+        for block in blocks {
+            self.best(None, grid.block_bytes(block.index)).want(grid, &[*block], urgency);
+        }
+    }
+
+    fn raise(&self, grid: &Arc<OpenGrid>, blocks: &[BlockId]) {
+        self.links.iter().for_each(|link| link.raise(grid, blocks));
+    }
+
+    fn recall(&self, _: &Arc<OpenGrid>, _: BudgetId) {}
+
+    fn path(&self) -> Path {
+        let paths = self.links.iter().map(|link| link.path());
+        let sum = |one: Path, other: Path| Path {
+            round_trip: one.round_trip.max(other.round_trip),
+            storage_latency: one.storage_latency.max(other.storage_latency),
+            bytes_per_second: one.bytes_per_second.saturating_add(other.bytes_per_second),
+        };
+        paths.reduce(sum).expect("there is a link")
+    }
+}
+
+impl Fallback for Remote {
+    fn take_over(&self, lost: &ReaderLink, grid: &Arc<OpenGrid>, block: BlockId, urgency: Urgency) -> bool {
+        let other = self.best(Some(lost), grid.block_bytes(block.index));
+        if other.status() != LinkStatus::Up || std::ptr::eq(&**other, lost) {
+            return false;
+        }
+        other.want(grid, &[block], urgency);
+        true
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}

@@ -1,0 +1,481 @@
+//! One link of a node that serves: the peer's questions, and the blocks that it asks for.
+
+use super::{
+    carrier::{LinkReceiver, LinkSender},
+    reader::words,
+    server_queue::{Key, ServerQueue},
+};
+use crate::{
+    encoding::{self, Chooser},
+    library::{Library, Peer},
+    node::{Failure, Node, OpenGrid, Pinned, Receiver},
+    wire::{
+        BlockHeader, Denial, DenialReason, Encoding, Encodings, Handle, MAX_FRAME_BYTES, ReaderFrame, RefusedReason,
+        Run, ServerFrame, Urgency, VERSION, Welcome, WireFault, check_description, runs_of,
+    },
+};
+use bytes::Bytes;
+use rails_array::BlockIndex;
+use rails_cache::{BudgetId, Fault, RequestId};
+use rails_formats::data_type::Endianness;
+use rails_multirail::Priority;
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
+
+/// A link to a node that reads.
+struct ServerLink {
+    node: Arc<Node>,
+    library: Arc<Library>,
+    peer: Peer,
+    state: Mutex<State>,
+    /// Blocks of demand, or frames, can be sent.
+    demand: Notify,
+    /// Blocks ahead of time can be sent.
+    ahead: Notify,
+}
+
+struct State {
+    queue: ServerQueue,
+    frames: VecDeque<ServerFrame>,
+    handles: HashMap<Handle, Served>,
+    encodings: Encodings,
+    chooser: Chooser,
+}
+
+/// An array that the peer reads.
+#[derive(Clone)]
+struct Served {
+    grid: Arc<OpenGrid>,
+    budget: BudgetId,
+}
+
+/// Gets one block for a peer.
+struct ForPeer {
+    link: std::sync::Weak<ServerLink>,
+    key: Key,
+}
+
+/// The peer has broken the protocol, or is not to be served.
+struct Refusal {
+    reason: RefusedReason,
+    text: String,
+}
+
+/// Serves a node that reads, until the link ends. Returns why it ended.
+pub(crate) async fn serve(
+    node: &Arc<Node>,
+    library: &Arc<Library>,
+    peer: Peer,
+    sender: LinkSender,
+    mut receiver: LinkReceiver,
+) -> String {
+    let application = match timeout(GREETING_LIMIT, receiver.recv()).await {
+        Err(_) => return "the peer sends no greeting".into(),
+        Ok(Err(error)) => return words(&error),
+        Ok(Ok(None)) => return "the peer has ended the link".into(),
+        Ok(Ok(Some(message))) => greeted(node, &message),
+    };
+    let mut farewell = sender.clone();
+    let refused = match application {
+        Err(refusal) => refusal,
+        Ok((application, encodings, welcome)) => {
+            let link = Arc::new(ServerLink::new(node, library, peer, encodings, welcome));
+            let ends = tokio::select! {
+                end = link.send(sender.clone(), Urgency::Demand) => Err(end),
+                end = link.send(sender, Urgency::Ahead) => Err(end),
+                end = link.receive(receiver, &application) => end,
+            };
+            link.end();
+            match ends {
+                Err(end) => return end,
+                Ok(refusal) => refusal,
+            }
+        }
+    };
+    let Refusal { reason, text } = refused;
+    let frame = ServerFrame::Refused { reason, text: text.clone() };
+    // The peer may be gone.
+    let _ = timeout(GREETING_LIMIT, farewell.send(vec![frame.encode()], Priority::HIGHEST)).await;
+    let _ = timeout(GREETING_LIMIT, farewell.finish()).await;
+    text
+}
+
+/// Reads the first message.
+fn greeted(node: &Arc<Node>, message: &[u8]) -> Result<(String, Encodings, Welcome), Refusal> {
+    let hello = match ReaderFrame::decode(message) {
+        Ok(ReaderFrame::Hello(hello)) => hello,
+        Ok(_) => return Err(Refusal::protocol("the first message is no greeting")),
+        Err(crate::wire::WireError::Version { found }) => {
+            let text = format!("version {found} was spoken, and this node speaks {VERSION}");
+            return Err(Refusal { reason: RefusedReason::Version, text });
+        }
+        Err(error) => return Err(Refusal::protocol(words(&error))),
+    };
+    if hello.path.contains(&node.id()) {
+        return Err(Refusal { reason: RefusedReason::Circle, text: String::new() });
+    }
+    let welcome = Welcome {
+        version: VERSION,
+        node: node.id(),
+        max_block_bytes: u32::try_from(node.max_block_bytes()).unwrap_or(u32::MAX),
+        max_asked: MAX_ASKED as u32,
+    };
+    Ok((hello.application, hello.encodings.and(encoding::supported()), welcome))
+}
+
+impl ServerLink {
+    fn new(node: &Arc<Node>, library: &Arc<Library>, peer: Peer, encodings: Encodings, welcome: Welcome) -> Self {
+        let max_begun = (MAX_BEGUN_BYTES / (u64::from(DEFAULT_BLOCK_BYTES))) as usize;
+        let state = State {
+            queue: ServerQueue::new(max_begun),
+            frames: VecDeque::from([ServerFrame::Welcome(welcome)]),
+            handles: HashMap::new(),
+            encodings,
+            chooser: Chooser::new(encodings),
+        };
+        Self {
+            node: Arc::clone(node),
+            library: Arc::clone(library),
+            peer,
+            state: Mutex::new(state),
+            demand: Notify::new(),
+            ahead: Notify::new(),
+        }
+    }
+
+    /// Sends frames and blocks of one urgency. Returns why the link ended.
+    async fn send(&self, mut sender: LinkSender, urgency: Urgency) -> String {
+        let (work, priority) = match urgency {
+            Urgency::Demand => (&self.demand, Priority::NORMAL),
+            Urgency::Ahead => (&self.ahead, Priority::LOWEST),
+        };
+        loop {
+            let (message, priority) = match self.next(urgency) {
+                None => {
+                    work.notified().await;
+                    continue;
+                }
+                Some(Outgoing::Frame(frame)) => (vec![frame.encode()], Priority::HIGHEST),
+                Some(Outgoing::Block(key, grid, pinned)) => (vec![self.message(key, &grid, pinned)], priority),
+            };
+            let mut sending = std::pin::pin!(sender.send(message, priority));
+            let sent = tokio::select! {
+                sent = &mut sending => sent,
+                () = sleep(PIN_LIMIT) => {
+                    // A peer that takes nothing keeps no memory of others.
+                    let unpinned = self.state().queue.unpin();
+                    Pinned::release(unpinned);
+                    sending.await
+                }
+            };
+            if let Err(error) = sent {
+                return words(&error);
+            }
+        }
+    }
+
+    fn next(self: &ServerLink, urgency: Urgency) -> Option<Outgoing> {
+        let mut unserved = None;
+        let mut state = self.state();
+        if urgency == Urgency::Demand
+            && let Some(frame) = state.frames.pop_front()
+        {
+            return Some(Outgoing::Frame(frame));
+        }
+        while let Some((key, pinned)) = state.queue.next(urgency) {
+            if let Some(served) = state.handles.get(&key.0) {
+                return Some(Outgoing::Block(key, Arc::clone(&served.grid), pinned));
+            }
+            unserved = Some(pinned);
+            break;
+        }
+        drop(state);
+        drop(unserved);
+        None
+    }
+
+    /// The message of a block. The block's slots are given back.
+    fn message(self: &ServerLink, key: Key, grid: &OpenGrid, pinned: Pinned) -> Bytes {
+        let block_bytes = grid.block_bytes(key.1) as usize;
+        let mut block = Vec::with_capacity(block_bytes);
+        for slot in &pinned.bytes.slots {
+            let slot = slot.as_ref();
+            block.extend_from_slice(&slot[..slot.len().min(block_bytes - block.len())]);
+        }
+        let mut crc = pinned.bytes.crc;
+        drop(pinned);
+        if Endianness::NATIVE == Endianness::Big {
+            // A swap is its own reverse.
+            grid.dtype.swap_to_native(&mut block, Endianness::Little);
+            crc = crate::crc(&block);
+        }
+        let header = |encoding| BlockHeader {
+            handle: key.0,
+            block: key.1,
+            is_push: false,
+            encoding,
+            block_bytes: block_bytes as u32,
+            crc,
+        };
+        let mut message = Vec::with_capacity(BlockHeader::BYTES + block_bytes);
+        header(Encoding::None).encode_into(&mut message);
+        message.extend_from_slice(&block);
+        message.into()
+    }
+
+    /// Does what the peer asks for. Returns a refusal, or why the link ended.
+    async fn receive(self: &Arc<Self>, mut receiver: LinkReceiver, application: &str) -> Result<Refusal, String> {
+        loop {
+            let message = match receiver.recv().await {
+                Ok(Some(message)) => message,
+                Ok(None) => return Err("the peer has ended the link".into()),
+                Err(error) => return Err(words(&error)),
+            };
+            let frame = match ReaderFrame::decode(&message) {
+                Ok(frame) => frame,
+                Err(error) => return Ok(Refusal::protocol(words(&error))),
+            };
+            if let Err(refusal) = self.handle(frame, application).await {
+                return Ok(refusal);
+            }
+            self.begin();
+        }
+    }
+
+    async fn handle(self: &Arc<Self>, frame: ReaderFrame, application: &str) -> Result<(), Refusal> {
+        match frame {
+            ReaderFrame::Hello(_) => return Err(Refusal::protocol("a second greeting")),
+            ReaderFrame::List { question } => {
+                let datasets = self.library.list(&self.peer).await;
+                self.answer(ServerFrame::Listed { question, datasets });
+            }
+            ReaderFrame::Describe { question, dataset } => {
+                let described = self.library.describe(&dataset, &self.peer).await;
+                let description = described.and_then(|description| match check_description(&description) {
+                    Ok(()) => Ok((*description).clone()),
+                    Err(error) => Err(Denial { reason: DenialReason::Source, text: short(words(&error)) }),
+                });
+                self.answer(ServerFrame::Described { question, description });
+            }
+            ReaderFrame::Open { handle, dataset, array, grid, generation } => {
+                if self.state().handles.contains_key(&handle) {
+                    return Err(Refusal::protocol("a handle that is in use is opened"));
+                }
+                let outcome = if self.state().handles.len() >= MAX_HANDLES {
+                    let text = format!("a link has {MAX_HANDLES} handles at most");
+                    Err(Denial { reason: DenialReason::Full, text })
+                } else {
+                    self.library.open(&dataset, array, grid, generation, application, &self.peer).await
+                };
+                let outcome = outcome.map(|(grid, budget)| {
+                    self.state().handles.insert(handle, Served { grid, budget });
+                });
+                self.answer(ServerFrame::Opened { handle, outcome });
+            }
+            ReaderFrame::Close { handle } => {
+                self.forget(Some(handle));
+                self.state().handles.remove(&handle);
+            }
+            ReaderFrame::Get { handle, blocks, urgency } => self.get(handle, &blocks, urgency)?,
+            ReaderFrame::Raise { handle, blocks } => {
+                let mut state = self.state();
+                blocks.iter().flat_map(|run| run.blocks()).for_each(|block| state.queue.raise((handle, block)));
+                drop(state);
+                self.demand.notify_one();
+            }
+            ReaderFrame::Cancel { handle, blocks } => {
+                self.drop_blocks(blocks.iter().flat_map(|run| run.blocks()).map(|block| (handle, block)));
+            }
+            ReaderFrame::Warm { handle, blocks } => {
+                if let Some(served) = self.served(handle) {
+                    let blocks = blocks_of(&served.grid, &blocks)?;
+                    // A budget keeps as many as it says.
+                    let _ = self.node.prefetch(served.budget, blocks);
+                }
+            }
+            ReaderFrame::Status { question } => {
+                let status = self.library.status();
+                self.answer(ServerFrame::Status { question, status });
+            }
+            // Blocks are sent to those alone who ask for them.
+            ReaderFrame::Credit { .. }
+            | ReaderFrame::Recall { .. }
+            | ReaderFrame::Reading { .. }
+            | ReaderFrame::Intend { .. }
+            | ReaderFrame::Have { .. }
+            | ReaderFrame::Fate { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn get(&self, handle: Handle, runs: &[Run], urgency: Urgency) -> Result<(), Refusal> {
+        // A handle that was refused or has ended: the peer knows, or will.
+        let Some(served) = self.served(handle) else { return Ok(()) };
+        let blocks = blocks_of(&served.grid, runs)?;
+        if served.grid.is_stale() {
+            self.tell_stale(handle);
+            return Ok(());
+        }
+        let mut state = self.state();
+        if state.queue.asked() + blocks.len() > MAX_ASKED {
+            drop(state);
+            let text = format!("more than {MAX_ASKED} blocks are asked for and not sent");
+            self.answer(ServerFrame::Fault { handle, blocks: runs.to_vec(), fault: WireFault::Overrun, text });
+            return Ok(());
+        }
+        blocks.into_iter().for_each(|block| state.queue.ask((handle, block), urgency));
+        Ok(())
+    }
+
+    /// Asks the node for as many blocks as may be begun.
+    fn begin(self: &Arc<Self>) {
+        loop {
+            let (key, served) = {
+                let mut state = self.state();
+                let Some(key) = state.queue.begin() else { return };
+                (key, state.handles.get(&key.0).cloned())
+            };
+            let Some(served) = served else {
+                self.drop_blocks([key]);
+                continue;
+            };
+            let receiver: Arc<dyn Receiver> = Arc::new(ForPeer { link: Arc::downgrade(self), key });
+            match self.node.read_blocks(served.budget, vec![key.1], &receiver) {
+                Ok(request) => {
+                    let unwanted = self.state().queue.requested(key, request);
+                    unwanted.into_iter().for_each(|request| self.node.cancel(request));
+                }
+                Err(error) => self.fault(key, WireFault::Missing, words(&error)),
+            }
+        }
+    }
+
+    fn fault(&self, key: Key, fault: WireFault, text: String) {
+        self.drop_blocks([key]);
+        let blocks = runs_of([key.1]);
+        self.answer(ServerFrame::Fault { handle: key.0, blocks, fault, text: short(text) });
+    }
+
+    fn tell_stale(&self, handle: Handle) {
+        self.forget(Some(handle));
+        let removed = self.state().handles.remove(&handle);
+        if removed.is_some() {
+            // The generation now is asked for by a description.
+            self.answer(ServerFrame::Stale { handle, generation: 0 });
+        }
+    }
+
+    fn answer(&self, frame: ServerFrame) {
+        self.state().frames.push_back(frame);
+        self.demand.notify_one();
+    }
+
+    fn served(&self, handle: Handle) -> Option<Served> {
+        self.state().handles.get(&handle).cloned()
+    }
+
+    /// The link is over.
+    fn end(&self) {
+        self.forget(None);
+    }
+
+    fn forget(&self, of: Option<Handle>) {
+        let keys = self.state().queue.keys(of);
+        self.drop_blocks(keys);
+    }
+
+    fn drop_blocks(&self, keys: impl IntoIterator<Item = Key>) {
+        let (mut requests, mut pinned) = (Vec::new(), Vec::new());
+        {
+            let mut state = self.state();
+            for (request, block) in keys.into_iter().filter_map(|key| state.queue.remove(key)) {
+                match block {
+                    // Its request is over.
+                    Some(block) => pinned.push(block),
+                    None => requests.extend(request),
+                }
+            }
+        }
+        Pinned::release(pinned);
+        requests.into_iter().for_each(|request| self.node.cancel(request));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Outgoing {
+    Frame(ServerFrame),
+    Block(Key, Arc<OpenGrid>, Pinned),
+}
+
+impl Receiver for ForPeer {
+    fn block(&self, _: RequestId, pinned: Pinned) {
+        let Some(link) = self.link.upgrade() else { return };
+        let unwanted = link.state().queue.ready(self.key, pinned);
+        if unwanted.is_none() {
+            link.demand.notify_one();
+            link.ahead.notify_one();
+        }
+    }
+
+    fn ended(&self, _: RequestId, end: Result<(), Failure>) {
+        let (Some(link), Err(failure)) = (self.link.upgrade(), end) else { return };
+        match failure.fault {
+            Fault::Changed => link.tell_stale(self.key.0),
+            fault => link.fault(self.key, wire_fault(fault), failure.text.to_string()),
+        }
+    }
+}
+
+impl Refusal {
+    fn protocol(text: impl Into<String>) -> Self {
+        Self { reason: RefusedReason::Protocol, text: short(text.into()) }
+    }
+}
+
+/// The blocks of runs, each of which the array has.
+fn blocks_of(grid: &OpenGrid, runs: &[Run]) -> Result<Vec<BlockIndex>, Refusal> {
+    let blocks = runs.iter().flat_map(|run| run.blocks());
+    let known = blocks.map(|block| grid.block_id(block).map(|id| id.index));
+    known.collect::<Option<_>>().ok_or_else(|| Refusal::protocol("the array has no such block"))
+}
+
+/// A text that fits a message.
+fn short(mut text: String) -> String {
+    let end = (0..=crate::wire::MAX_TEXT_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text.truncate(end.unwrap_or(0));
+    text
+}
+
+fn wire_fault(fault: Fault) -> WireFault {
+    match fault {
+        Fault::Missing => WireFault::Missing,
+        Fault::Corrupt => WireFault::Corrupt,
+        Fault::Denied => WireFault::Denied,
+        _ => WireFault::Unreachable,
+    }
+}
+
+/// The time that a peer has for its greeting, and a refused one for the reason.
+const GREETING_LIMIT: Duration = Duration::from_secs(10);
+/// The blocks that a peer may have asked for and not got.
+const MAX_ASKED: usize = 8192;
+/// The arrays and views that one link reads.
+const MAX_HANDLES: usize = 1024;
+/// The bytes of blocks of one urgency that a link keeps in memory at most: enough for a disk to
+/// work on, and for 2 Gbit/s over 30 ms.
+const MAX_BEGUN_BYTES: u64 = 8 << 20;
+/// The usual size of a block, by which the bytes are counted in blocks.
+const DEFAULT_BLOCK_BYTES: u32 = 256 << 10;
+/// The time for which a message that does not leave may keep blocks in memory.
+const PIN_LIMIT: Duration = Duration::from_secs(5);

@@ -1,11 +1,15 @@
 //! The messages of a link, as values.
 
+use super::{
+    bounded,
+    encoding::Encodings,
+    handle::Handle,
+    limits::{MAX_BUDGETS, MAX_DATASETS, MAX_PATH, MAX_REGIONS, MAX_RUNS},
+    run::Run,
+};
 use crate::description::{DatasetDescription, DatasetEntry};
-use rails_array::{BlockIndex, Region, Selection, Shape};
+use rails_array::{Region, Selection, Shape};
 use serde::{Deserialize, Serialize};
-
-/// The version of the messages. An end refuses a peer of another one.
-pub const VERSION: u16 = 1;
 
 /// A message of the node that reads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -47,6 +51,7 @@ pub enum ReaderFrame {
         /// The handle.
         handle: Handle,
         /// The blocks, in the order in which the reader wants them.
+        #[serde(deserialize_with = "bounded::list::<_, _, MAX_RUNS>")]
         blocks: Vec<Run>,
         /// The urgency.
         urgency: Urgency,
@@ -56,6 +61,7 @@ pub enum ReaderFrame {
         /// The handle.
         handle: Handle,
         /// The blocks.
+        #[serde(deserialize_with = "bounded::list::<_, _, MAX_RUNS>")]
         blocks: Vec<Run>,
     },
     /// The reader wants no more of the blocks that it asked for and that were not sent.
@@ -63,6 +69,7 @@ pub enum ReaderFrame {
         /// The handle.
         handle: Handle,
         /// The blocks.
+        #[serde(deserialize_with = "bounded::list::<_, _, MAX_RUNS>")]
         blocks: Vec<Run>,
     },
     /// Asks the node to have blocks in its own memory, and to send nothing.
@@ -70,6 +77,7 @@ pub enum ReaderFrame {
         /// The handle.
         handle: Handle,
         /// The blocks.
+        #[serde(deserialize_with = "bounded::list::<_, _, MAX_RUNS>")]
         blocks: Vec<Run>,
     },
     /// Promises slots for blocks that the node sends before the reader asks.
@@ -96,6 +104,7 @@ pub enum ReaderFrame {
         /// The handle.
         handle: Handle,
         /// The regions.
+        #[serde(deserialize_with = "bounded::list::<_, _, MAX_REGIONS>")]
         regions: Vec<Region>,
     },
     /// Tells which blocks the reader holds, or holds no more.
@@ -103,6 +112,7 @@ pub enum ReaderFrame {
         /// The handle.
         handle: Handle,
         /// The blocks.
+        #[serde(deserialize_with = "bounded::list::<_, _, MAX_RUNS>")]
         blocks: Vec<Run>,
         /// Whether it holds them.
         holds: bool,
@@ -124,7 +134,8 @@ pub enum ReaderFrame {
     },
 }
 
-/// A message of the node that serves, but for blocks, which have a [`BlockHeader`].
+/// A message of the node that serves, but for blocks, which have a
+/// [`BlockHeader`](super::BlockHeader).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ServerFrame {
     /// The answer to [`ReaderFrame::Hello`].
@@ -141,6 +152,7 @@ pub enum ServerFrame {
         /// The number of the question.
         question: u32,
         /// The datasets.
+        #[serde(deserialize_with = "bounded::list::<_, _, MAX_DATASETS>")]
         datasets: Vec<DatasetEntry>,
     },
     /// The answer to [`ReaderFrame::Describe`].
@@ -162,6 +174,7 @@ pub enum ServerFrame {
         /// The handle.
         handle: Handle,
         /// The blocks.
+        #[serde(deserialize_with = "bounded::list::<_, _, MAX_RUNS>")]
         blocks: Vec<Run>,
         /// The reason, for programs.
         fault: WireFault,
@@ -191,19 +204,6 @@ pub enum ServerFrame {
     },
 }
 
-/// The number of an array and its grid, chosen by the reader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Handle(pub u32);
-
-/// Blocks with numbers that follow each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Run {
-    /// The first block.
-    pub first: BlockIndex,
-    /// The number of blocks.
-    pub count: u32,
-}
-
 /// How much a block is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Urgency {
@@ -229,11 +229,14 @@ pub struct Hello {
     pub version: u16,
     /// The nodes between the application and this link, the sender among them: a node that finds
     /// itself here refuses, because its blocks would go round in a circle.
+    #[serde(deserialize_with = "bounded::list::<_, _, MAX_PATH>")]
     pub path: Vec<NodeId>,
     /// The application, whose blocks have a budget of their own on the node that serves.
     pub application: String,
     /// The largest block that the reader takes, in bytes.
     pub max_block_bytes: u32,
+    /// The encodings that the reader decodes.
+    pub encodings: Encodings,
 }
 
 /// A node, by a random number.
@@ -327,6 +330,7 @@ pub struct NodeStatus {
     /// The number of links to nodes that read.
     pub links: u32,
     /// Each budget with its counters.
+    #[serde(deserialize_with = "bounded::list::<_, _, MAX_BUDGETS>")]
     pub budgets: Vec<BudgetStatus>,
 }
 
@@ -359,33 +363,4 @@ pub struct BudgetStatus {
     pub reclaimed: u64,
     /// Blocks that could not be had.
     pub failed: u64,
-}
-
-/// The header of a message that carries a block: [`BlockHeader::BYTES`] bytes, and the encoded
-/// block behind them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct BlockHeader {
-    /// The handle.
-    pub handle: Handle,
-    /// The block.
-    pub block: BlockIndex,
-    /// Whether the block comes unasked, into credit.
-    pub is_push: bool,
-    /// How the payload is encoded.
-    pub encoding: Encoding,
-    /// The size of the decoded block in bytes.
-    pub block_bytes: u32,
-    /// The CRC-32C of the decoded block.
-    pub crc: u32,
-}
-
-/// The encoding of a block on a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Encoding {
-    /// The block as it is.
-    None,
-    /// LZ4 of the shuffled block.
-    Lz4,
-    /// Zstandard of the shuffled block.
-    Zstd,
 }

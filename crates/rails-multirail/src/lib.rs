@@ -68,6 +68,7 @@ pub mod planner;
 mod prometheus;
 mod rail_stats;
 mod rails;
+mod routes;
 pub mod runtime;
 mod serve;
 mod stream;
@@ -106,6 +107,7 @@ pub use rails_proto::{
     secret::{Secret, SecretTooShort},
     security::Security,
 };
+pub use routes::Routes;
 pub use serve::{ServeError, Service};
 pub use stream::{
     Decisions, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener, MultiRailMessages,

@@ -23,7 +23,7 @@ pub(crate) struct Endpoint {
     pub(crate) notes: Vec<String>,
     /// The rails that the routes to the peer's addresses have chosen, if they have.
     #[cfg(feature = "cli")]
-    routes: Option<network::Routes>,
+    routes: Option<rails_multirail::Routes>,
 }
 
 impl Endpoint {

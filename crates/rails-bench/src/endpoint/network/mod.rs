@@ -26,7 +26,7 @@ use clap::ValueEnum;
 use nix::libc;
 pub(crate) use paired::Paired;
 use rails_multirail::{
-    Driver, EndpointError, HandshakeError, LaneAddress, MultiRailListener, OpenError, RailRequest, Refusal, Scheme,
+    Driver, EndpointError, HandshakeError, LaneAddress, MultiRailListener, OpenError, RailRequest, Refusal, Routes, Scheme,
     Security, StreamOptions,
     error::JoinError,
     planner::{LocalEnd, PlanError, plan_rails},
@@ -34,7 +34,6 @@ use rails_multirail::{
 use rails_net::TcpTransport;
 use rails_topo::Topology;
 pub(crate) use remotes::Remotes;
-pub(super) use routes::Routes;
 use std::{io, net::SocketAddr, time::Duration};
 pub(crate) use striping::StripingArgs;
 use tcp::TcpArgs;

@@ -1,0 +1,191 @@
+//! The divisions of one array into blocks: that of its node, and those of regions that are read
+//! again and again.
+
+mod watch;
+
+use crate::{
+    SiteOptions,
+    description::DatasetDescription,
+    library::{Library, OpenError},
+    node::{Node, OpenGrid, ReaderKey},
+    wire::GridOf,
+};
+use rails_array::{Region, Selection, Shape};
+use rails_cache::{
+    BudgetId,
+    pattern::{Pattern, TellError},
+};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use watch::Watch;
+
+/// The divisions of an array that one reader uses.
+pub(crate) struct Grids {
+    library: Arc<Library>,
+    description: Arc<DatasetDescription>,
+    array: u32,
+    application: String,
+    has_views: bool,
+    prefetches: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    whole: Option<View>,
+    /// The one that was used last is the last one.
+    views: Vec<View>,
+    watch: Watch,
+    told: Vec<Region>,
+}
+
+/// A division, and the reader that watches what is read of it.
+#[derive(Debug, Clone)]
+pub(crate) struct View(Arc<ViewInner>);
+
+#[derive(Debug)]
+struct ViewInner {
+    node: Arc<Node>,
+    grid: Arc<OpenGrid>,
+    budget: BudgetId,
+    reader: ReaderKey,
+}
+
+impl Grids {
+    pub(crate) fn new(
+        library: &Arc<Library>,
+        description: &Arc<DatasetDescription>,
+        array: u32,
+        options: &SiteOptions,
+    ) -> Self {
+        Self {
+            library: Arc::clone(library),
+            description: Arc::clone(description),
+            array,
+            application: options.application.clone(),
+            has_views: options.views,
+            prefetches: options.prefetch,
+            state: Mutex::default(),
+        }
+    }
+
+    /// The division for a read that begins now.
+    pub(crate) fn reading(&self, selection: &Selection) -> Result<View, OpenError> {
+        let mut state = self.state();
+        let whole = self.whole_of(&mut state)?;
+        if let Some(at) = state.views.iter().rposition(|view| view.covers(selection.bounds())) {
+            let view = state.views.remove(at);
+            state.views.push(view.clone());
+            return Ok(view);
+        }
+        if self.has_views {
+            let max_block_bytes = self.library.node().max_block_bytes();
+            let proposal = state.watch.observe(selection, whole.grid(), max_block_bytes);
+            if let Some((region, block_shape)) = proposal {
+                let view = self.open(Some(region), block_shape, Some(&whole), &state.told)?;
+                if state.views.len() == MAX_VIEWS {
+                    state.views.remove(0);
+                }
+                state.views.push(view.clone());
+                return Ok(view);
+            }
+        }
+        Ok(whole)
+    }
+
+    /// The division that a read would use.
+    pub(crate) fn of(&self, selection: &Selection) -> Result<View, OpenError> {
+        let mut state = self.state();
+        let whole = self.whole_of(&mut state)?;
+        Ok(state.views.iter().rev().find(|view| view.covers(selection.bounds())).cloned().unwrap_or(whole))
+    }
+
+    /// The division of the whole array.
+    pub(crate) fn whole(&self) -> Result<View, OpenError> {
+        self.whole_of(&mut self.state())
+    }
+
+    /// Announces the regions that will be read.
+    pub(crate) fn tell(&self, regions: Vec<Region>) -> Result<(), TellError> {
+        let mut state = self.state();
+        // An array that cannot be opened says so to the reads.
+        if let Ok(whole) = self.whole_of(&mut state) {
+            whole.0.node.tell(whole.reader(), regions.clone())?;
+        }
+        for view in &state.views {
+            view.0.node.tell(view.reader(), regions.clone())?;
+        }
+        state.told = regions;
+        Ok(())
+    }
+
+    /// The pattern of the last reads.
+    pub(crate) fn pattern(&self) -> Pattern {
+        let state = self.state();
+        let last = state.views.last().or(state.whole.as_ref());
+        last.map_or(Pattern::Random, |view| view.0.node.pattern(view.reader()))
+    }
+
+    fn whole_of(&self, state: &mut State) -> Result<View, OpenError> {
+        if let Some(whole) = &state.whole {
+            return Ok(whole.clone());
+        }
+        let array = self.description.arrays.get(self.array as usize).ok_or(OpenError::NoArray { array: self.array })?;
+        let whole = self.open(None, array.block_shape.clone(), None, &state.told)?;
+        state.whole = Some(whole.clone());
+        Ok(whole)
+    }
+
+    fn open(
+        &self,
+        region: Option<Region>,
+        block_shape: Shape,
+        before: Option<&View>,
+        told: &[Region],
+    ) -> Result<View, OpenError> {
+        let wanted = GridOf { region, block_shape };
+        let (grid, budget) = self.library.open(&self.description, self.array, &wanted, &self.application)?;
+        let node = Arc::clone(self.library.node());
+        let shape = &self.description.arrays[self.array as usize].description.shape;
+        let reader = node.add_reader(budget, shape, before.map(View::reader), self.prefetches);
+        if !told.is_empty() {
+            node.tell(reader, told.to_vec()).expect("the regions were told before");
+        }
+        Ok(View(Arc::new(ViewInner { node, grid, budget, reader })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl View {
+    pub(crate) fn grid(&self) -> &Arc<OpenGrid> {
+        &self.0.grid
+    }
+
+    pub(crate) fn reader(&self) -> ReaderKey {
+        self.0.reader
+    }
+
+    fn covers(&self, region: &Region) -> bool {
+        self.grid().layout.blocks().region().contains(region)
+    }
+}
+
+impl Drop for ViewInner {
+    fn drop(&mut self) {
+        self.node.remove_reader(self.reader);
+    }
+}
+
+impl fmt::Debug for Grids {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grids").field("array", &self.array).finish_non_exhaustive()
+    }
+}
+
+/// The views of one reader. Each has blocks of its own in memory.
+const MAX_VIEWS: usize = 8;

@@ -1,0 +1,276 @@
+//! Sites: where datasets are.
+
+use crate::{
+    SiteAddress, SiteAddressError, SiteOptionError, SiteOptions,
+    address::{LinkTransport, NodeAddress},
+    catalogue::{Catalogue, CatalogueError, OpenLimits},
+    dataset::Dataset,
+    description::DatasetEntry,
+    library::{DescribeError, Library, Local, Peer, Source},
+    link::{Dialer, Greeting, LinkError, Remote, RemotePeer},
+    node::{Node, NodeSize},
+    storage::{Storage, StorageOptions},
+    wire::{NodeId, NodeStatus},
+};
+use rails_bind::memory::MemoryError;
+use rails_formats::reader::NoThread;
+use rails_multirail::{
+    LaneAddress, RailRequest, Rails, ResolveError, Routes, Scheme, Security, StreamOptions,
+    error::RuntimeError,
+    planner::{PlanError, plan_rails},
+};
+use rails_topo::{DetectError, Topology};
+use std::{io, sync::Arc};
+use tokio::{runtime::Handle, task::spawn_blocking};
+
+/// The datasets at one address, and the memory in which this process keeps what it reads of them.
+///
+/// Clones are handles to the same site. The memory is given back when all handles are gone, those
+/// of its [datasets](Dataset) and arrays among them.
+#[derive(Debug, Clone)]
+pub struct Site {
+    inner: Arc<SiteInner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct SiteInner {
+    pub(crate) library: Arc<Library>,
+    pub(crate) options: SiteOptions,
+    address: SiteAddress,
+    /// The rails that carry the links, which run as long as the site.
+    _rails: Vec<Rails>,
+}
+
+/// Why a site cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SiteError {
+    /// The text is no address.
+    #[error(transparent)]
+    Address(#[from] SiteAddressError),
+    /// An option is wrong.
+    #[error(transparent)]
+    Option(#[from] SiteOptionError),
+    /// A host name is unknown.
+    #[error("cannot find the node `{node}`")]
+    Resolve {
+        /// The node.
+        node: String,
+        /// The cause.
+        #[source]
+        error: ResolveError,
+    },
+    /// No route leads to an address.
+    #[error("no route leads to {address}")]
+    Route {
+        /// The address.
+        address: LaneAddress,
+        /// The cause.
+        #[source]
+        error: io::Error,
+    },
+    /// Links to other machines have to be protected, or said not to be.
+    #[error("{address} is another machine, and it is not said how the link is protected")]
+    Security {
+        /// The address.
+        address: LaneAddress,
+    },
+    /// The machine cannot be read.
+    #[error("cannot read this machine's topology")]
+    Topology(#[from] DetectError),
+    /// No rails can be planned.
+    #[error("cannot plan rails")]
+    Plan(#[from] PlanError),
+    /// A rail's thread cannot be started.
+    #[error("cannot start the rails")]
+    Rails(#[from] RuntimeError),
+    /// The memory cannot be had.
+    #[error("cannot take the memory for blocks")]
+    Memory(#[from] MemoryError),
+    /// No reading thread can be started.
+    #[error(transparent)]
+    Threads(#[from] NoThread),
+    /// The files cannot be opened.
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
+    /// No random number can be had for the node's name.
+    #[error("the system gives no random numbers")]
+    Random(#[from] getrandom::Error),
+}
+
+impl Site {
+    /// Opens the site of an address with the default options. The address is one of a node that
+    /// serves, such as `lram://host/merra`, or a path to files: see [`SiteAddress`].
+    ///
+    /// # Errors
+    /// [`SiteError`]. That no node answers is no error here, but one of the first question.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with time enabled.
+    pub async fn open(address: &str) -> Result<Self, SiteError> {
+        Self::open_with(address, SiteOptions::new()).await
+    }
+
+    /// Opens the site of an address.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    ///
+    /// # Panics
+    /// As [`open`](Self::open).
+    pub async fn open_with(address: &str, options: SiteOptions) -> Result<Self, SiteError> {
+        let address: SiteAddress = address.parse()?;
+        match &address {
+            SiteAddress::Files(path) => {
+                let data = vec![path.clone()];
+                let limits = OpenLimits::default();
+                let catalogue = spawn_blocking(move || Catalogue::open(&data, &limits));
+                Self::of_catalogue(address, catalogue.await.expect("opening a catalogue does not panic")?, options)
+            }
+            SiteAddress::Nodes { transport, nodes, .. } => {
+                let (transport, nodes) = (*transport, nodes.clone());
+                Self::of_nodes(address, transport, &nodes, options).await
+            }
+        }
+    }
+
+    /// The site of datasets in files of this machine.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    ///
+    /// # Panics
+    /// As [`open`](Self::open).
+    pub fn of_files(catalogue: Catalogue, options: SiteOptions) -> Result<Self, SiteError> {
+        Self::of_catalogue(SiteAddress::Files("".into()), catalogue, options)
+    }
+
+    /// The address.
+    pub fn address(&self) -> &SiteAddress {
+        &self.inner.address
+    }
+
+    /// The datasets that this process may read.
+    ///
+    /// # Errors
+    /// [`LinkError`], if no node answers.
+    pub async fn datasets(&self) -> Result<Vec<DatasetEntry>, LinkError> {
+        self.inner.library.list(&Peer::owner()).await
+    }
+
+    /// Opens a dataset, as it is now.
+    ///
+    /// # Errors
+    /// [`DescribeError`].
+    pub async fn dataset(&self, name: &str) -> Result<Dataset, DescribeError> {
+        let description = self.inner.library.describe(name, &Peer::owner()).await?;
+        Ok(Dataset::new(&self.inner, description))
+    }
+
+    /// The figures of this process's memory.
+    pub fn status(&self) -> NodeStatus {
+        self.inner.library.status()
+    }
+
+    /// The figures of the nodes that serve, each with its address. Empty for files of this machine.
+    pub async fn upstream_status(&self) -> Vec<(Arc<str>, Result<NodeStatus, LinkError>)> {
+        self.inner.library.upstream_status().await
+    }
+
+    /// The nodes that serve, and how their links are. Empty for files of this machine.
+    pub fn links(&self) -> Vec<(Arc<str>, String)> {
+        let links = self.inner.library.upstreams().into_iter();
+        links.map(|(name, status)| (name, status.to_string())).collect()
+    }
+
+    pub(crate) fn library(&self) -> &Arc<Library> {
+        &self.inner.library
+    }
+
+    fn of_catalogue(address: SiteAddress, catalogue: Catalogue, options: SiteOptions) -> Result<Self, SiteError> {
+        let node = node_of(&options)?;
+        let storage = Storage::new(StorageOptions::default())?;
+        let source = Source::Local(Local::new(&node, catalogue, storage, &Handle::current()));
+        let library = Library::new(&node, source);
+        Ok(Self { inner: Arc::new(SiteInner { library, options, address, _rails: Vec::new() }) })
+    }
+
+    async fn of_nodes(
+        address: SiteAddress,
+        transport: LinkTransport,
+        nodes: &[NodeAddress],
+        options: SiteOptions,
+    ) -> Result<Self, SiteError> {
+        // The memory is made ready while names are looked up.
+        let making = {
+            let options = options.clone();
+            let runtime = Handle::current();
+            spawn_blocking(move || {
+                let _entered = runtime.enter();
+                node_of(&options)
+            })
+        };
+        let topology = Topology::detect()?;
+        let (mut peers, mut all_rails) = (Vec::new(), Vec::new());
+        for node in nodes {
+            let names = rails_multirail::resolve(&node.lanes).await;
+            let names = names.map_err(|error| SiteError::Resolve { node: node.to_string(), error })?;
+            let security = security_towards(&names, &options)?;
+            let routes = Routes::towards(&topology, &names, |remote| {
+                rails_net::local_address_towards(remote)
+                    .map_err(|error| SiteError::Route { address: remote.into(), error })
+            })?;
+            let rails = Rails::build(&plan_rails(&topology, &RailRequest::routed(routes.rails()))?)?;
+            let runtime = rails.iter().next().map_or_else(Handle::current, |rail| rail.runtime().handle().clone());
+            let dialer = match transport {
+                LinkTransport::Rails => {
+                    let pairing = routes.pairing(&rails.offers(Scheme::TCP), &names);
+                    let stream = StreamOptions::new(security).window(options.window.as_bytes());
+                    let stream = stream.outage_limit(options.patience).connect_timeout(options.patience);
+                    Dialer::Rails { rails: rails.clone(), pairing, options: Box::new(stream) }
+                }
+                LinkTransport::Celeritas => {
+                    Dialer::Celeritas { addresses: names.concat(), options: options.celeritas(&security) }
+                }
+            };
+            peers.push(RemotePeer { name: node.to_string().into(), dialer, runtime });
+            all_rails.push(rails);
+        }
+        let node = making.await.expect("making a node does not panic")?;
+        let greeting = Greeting {
+            path: vec![node.id()],
+            application: options.application.clone(),
+            max_block_bytes: u32::try_from(node.max_block_bytes()).unwrap_or(u32::MAX),
+        };
+        let remote = Remote::new(peers, &greeting, options.patience, &node);
+        let library = Library::new(&node, Source::Remote(remote));
+        Ok(Self { inner: Arc::new(SiteInner { library, options, address, _rails: all_rails }) })
+    }
+}
+
+/// A node with the memory of the options.
+fn node_of(options: &SiteOptions) -> Result<Arc<Node>, SiteError> {
+    options.check()?;
+    let slots = options.slots()?;
+    let mut random = [0; 24];
+    getrandom::fill(&mut random)?;
+    let (id, seed) = random.split_at(16);
+    let id = NodeId(id.try_into().expect("sixteen bytes"));
+    let seed = u64::from_le_bytes(seed.try_into().expect("eight bytes"));
+    let size = NodeSize { slots, slot_bytes: options.slot_bytes, max_block_slots: MAX_BLOCK_SLOTS };
+    Ok(Node::new(id, size, seed, &Handle::current())?)
+}
+
+/// The security that the options state, or none for nodes on this machine.
+fn security_towards(names: &[Vec<LaneAddress>], options: &SiteOptions) -> Result<Security, SiteError> {
+    if let Some(security) = &options.security {
+        return Ok(security.clone());
+    }
+    match names.iter().flatten().find(|address| !address.socket.ip().is_loopback()) {
+        None => Ok(Security::insecure()),
+        Some(address) => Err(SiteError::Security { address: *address }),
+    }
+}
+
+/// 1 MiB of slots of 64 KiB.
+const MAX_BLOCK_SLOTS: u32 = 16;

@@ -43,6 +43,19 @@ impl Reader {
         }
     }
 
+    /// A reader that has seen the same reads, and whose blocks count against another budget: the
+    /// application goes on with another division of the array into blocks.
+    pub fn for_budget(&self, budget: BudgetId) -> Self {
+        Self {
+            budget,
+            waste: Waste::new(),
+            seen: BudgetStats::default(),
+            last: None,
+            open: BTreeMap::new(),
+            ..self.clone()
+        }
+    }
+
     /// Announces the regions that will be read, in their order. They take the place of those that
     /// were announced before.
     ///

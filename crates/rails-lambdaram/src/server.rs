@@ -1,7 +1,6 @@
 //! Serving: other nodes read what this one knows.
 
 use crate::{
-    SiteAddress,
     library::Peer,
     link::{over_celeritas, over_rails, serve},
     site::Site,
@@ -10,8 +9,8 @@ use rails_celeritas::{CeleritasListener, OpenConnectionError};
 use rails_multirail::{
     BindListenerError, LaneAddress, MultiRailListener, RailRequest, Rails, ResolveError, Scheme, Security,
     StreamOptions,
-    error::RuntimeError,
     planner::{LocalEnd, PlanError, plan_rails},
+    runtime::RuntimeError,
 };
 use rails_topo::{Bandwidth, DataSize, DetectError, Topology};
 use std::{
@@ -139,11 +138,12 @@ impl Server {
                 Some(address) => return Err(ServeError::Security { address: *address }),
             },
         };
-        let known = |scheme| scheme == Scheme::TCP || scheme.name() == CELERITAS;
+        let known = |scheme: Scheme| scheme == Scheme::TCP || scheme.to_string() == CELERITAS;
         if let Some(address) = addresses.iter().find(|address| !known(address.scheme)) {
             return Err(ServeError::Scheme { address: *address });
         }
-        let (tcp, celeritas): (Vec<_>, Vec<_>) = addresses.iter().partition(|address| address.scheme == Scheme::TCP);
+        let (tcp, celeritas): (Vec<LaneAddress>, Vec<LaneAddress>) =
+            addresses.iter().copied().partition(|address| address.scheme == Scheme::TCP);
         let rails = rails_for(&addresses, first)?;
         let mut server = Self {
             addresses: Vec::new(),

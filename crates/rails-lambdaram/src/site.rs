@@ -16,8 +16,8 @@ use rails_bind::memory::MemoryError;
 use rails_formats::reader::NoThread;
 use rails_multirail::{
     LaneAddress, RailRequest, Rails, ResolveError, Routes, Scheme, Security, StreamOptions,
-    error::RuntimeError,
     planner::{PlanError, plan_rails},
+    runtime::RuntimeError,
 };
 use rails_topo::{DetectError, Topology};
 use std::{io, sync::Arc};

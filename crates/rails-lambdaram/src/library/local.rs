@@ -6,7 +6,7 @@ use crate::{
     description::{DatasetDescription, DatasetEntry},
     link::words,
     node::{Node, OpenGrid, Upstream},
-    storage::{ReadTicket, Storage, StorageError},
+    storage::{self, ReadTicket, Storage, StorageError},
     wire::{Denial, DenialReason, Urgency},
 };
 use rails_cache::{BlockId, BudgetId, Fault, pattern::Path};
@@ -14,6 +14,7 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak},
+    time::Duration,
 };
 use tokio::{
     runtime::Handle,
@@ -203,7 +204,7 @@ impl Upstream for FileUpstream {
                 move |outcome| drop(read.send(Read { grid, block, upstream, outcome }))
             };
             let region = grid.region(block.index);
-            let ticket = self.storage.read(&self.dataset, grid.key.array as usize, &region, urgency, done);
+            let ticket = self.storage.read(&self.dataset, grid.key.array as usize, &region, of_storage(urgency), done);
             tickets.insert(block, ticket);
         }
     }
@@ -216,7 +217,12 @@ impl Upstream for FileUpstream {
     fn recall(&self, _: &Arc<OpenGrid>, _: BudgetId) {}
 
     fn path(&self) -> Path {
-        self.storage.figures().path()
+        let figures = self.storage.figures();
+        Path {
+            round_trip: Duration::ZERO,
+            storage_latency: figures.latency.unwrap_or(DEFAULT_LATENCY),
+            bytes_per_second: figures.bytes_per_second.unwrap_or(DEFAULT_RATE),
+        }
     }
 }
 
@@ -232,6 +238,13 @@ impl fmt::Debug for FileUpstream {
     }
 }
 
+fn of_storage(urgency: Urgency) -> storage::Urgency {
+    match urgency {
+        Urgency::Demand => storage::Urgency::Demand,
+        Urgency::Ahead => storage::Urgency::Ahead,
+    }
+}
+
 fn entry(description: &DatasetDescription) -> DatasetEntry {
     let bytes = description.arrays.iter().map(|array| {
         let description = &array.description;
@@ -243,3 +256,7 @@ fn entry(description: &DatasetDescription) -> DatasetEntry {
         bytes: bytes.fold(0, u64::saturating_add),
     }
 }
+
+/// Before the first read: those of a disk of a virtual machine.
+const DEFAULT_LATENCY: Duration = Duration::from_millis(1);
+const DEFAULT_RATE: u64 = 500_000_000;

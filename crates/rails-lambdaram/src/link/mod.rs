@@ -15,7 +15,7 @@ mod remote;
 mod server;
 mod server_queue;
 
-pub(crate) use carrier::{over_celeritas, over_rails};
+pub(crate) use carrier::{LinkReceiver, LinkSender, over_celeritas, over_rails};
 pub use dialer::DialError;
 pub(crate) use dialer::Dialer;
 pub use reader::LinkError;

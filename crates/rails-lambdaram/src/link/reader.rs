@@ -9,7 +9,7 @@ use crate::{
     encoding,
     node::{Node, OpenGrid},
     wire::{
-        BlockHeader, DenialReason, Encodings, Hello, NodeId, RefusedReason, Run, ServerMessage, Urgency, VERSION,
+        BlockHeader, DenialReason, Hello, NodeId, RefusedReason, Run, ServerMessage, Urgency, VERSION,
         WireFault,
     },
 };
@@ -20,7 +20,7 @@ use rails_multirail::Priority;
 use std::{
     collections::HashMap,
     error::Error,
-    io,
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
@@ -71,6 +71,17 @@ pub(crate) enum LinkStatus {
     Up,
     /// It could not be opened, for this reason.
     Down(Arc<str>),
+}
+
+impl fmt::Display for LinkStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Idle => f.write_str("idle"),
+            Self::Dialing => f.write_str("connecting"),
+            Self::Up => f.write_str("up"),
+            Self::Down(reason) => write!(f, "down: {reason}"),
+        }
+    }
 }
 
 /// Why a node gives no answer.
@@ -210,7 +221,7 @@ impl ReaderLink {
             path: self.greeting.path.clone(),
             application: self.greeting.application.clone(),
             max_block_bytes: self.greeting.max_block_bytes,
-            encodings: encoding::supported(),
+            encodings: encoding::SUPPORTED,
         };
         self.state().protocol.connected(hello);
         tokio::select! {
@@ -313,7 +324,7 @@ impl ReaderLink {
             let text = format!("{}: the checksum of a block is wrong", self.name);
             return node.fail(block, Fault::Corrupt, &text.into());
         }
-        grid.dtype.swap_to_native(bytes.to_mut(), Endianness::Little);
+        grid.dtype.swap_to_native(&mut bytes, Endianness::Little);
         let crc = if Endianness::NATIVE == Endianness::Little { header.crc } else { crate::crc(&bytes) };
         // A block that nobody wants any more is dropped.
         let _ = node.land(block, &bytes, crc).await;

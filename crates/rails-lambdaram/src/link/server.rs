@@ -10,7 +10,7 @@ use crate::{
     library::{Library, Peer},
     node::{Failure, Node, OpenGrid, Pinned, Receiver},
     wire::{
-        BlockHeader, Denial, DenialReason, Encoding, Encodings, Handle, MAX_FRAME_BYTES, ReaderFrame, RefusedReason,
+        BlockHeader, Denial, DenialReason, Encoding, Encodings, Handle, ReaderFrame, RefusedReason,
         Run, ServerFrame, Urgency, VERSION, Welcome, WireFault, check_description, runs_of,
     },
 };
@@ -21,9 +21,8 @@ use rails_formats::data_type::Endianness;
 use rails_multirail::Priority;
 use std::{
     collections::{HashMap, VecDeque},
-    io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tokio::{
     sync::Notify,
@@ -128,7 +127,7 @@ fn greeted(node: &Arc<Node>, message: &[u8]) -> Result<(String, Encodings, Welco
         max_block_bytes: u32::try_from(node.max_block_bytes()).unwrap_or(u32::MAX),
         max_asked: MAX_ASKED as u32,
     };
-    Ok((hello.application, hello.encodings.and(encoding::supported()), welcome))
+    Ok((hello.application, hello.encodings.and(encoding::SUPPORTED), welcome))
 }
 
 impl ServerLink {
@@ -254,13 +253,14 @@ impl ServerLink {
         match frame {
             ReaderFrame::Hello(_) => return Err(Refusal::protocol("a second greeting")),
             ReaderFrame::List { question } => {
-                let datasets = self.library.list(&self.peer).await;
+                // A node whose own upstreams do not answer has nothing to offer now.
+                let datasets = self.library.list(&self.peer).await.unwrap_or_default();
                 self.answer(ServerFrame::Listed { question, datasets });
             }
             ReaderFrame::Describe { question, dataset } => {
                 let described = self.library.describe(&dataset, &self.peer).await;
-                let description = described.and_then(|description| match check_description(&description) {
-                    Ok(()) => Ok((*description).clone()),
+                let description = described.map_err(Denial::from).and_then(|described| match check_description(&described) {
+                    Ok(()) => Ok((*described).clone()),
                     Err(error) => Err(Denial { reason: DenialReason::Source, text: short(words(&error)) }),
                 });
                 self.answer(ServerFrame::Described { question, description });
@@ -273,7 +273,7 @@ impl ServerLink {
                     let text = format!("a link has {MAX_HANDLES} handles at most");
                     Err(Denial { reason: DenialReason::Full, text })
                 } else {
-                    self.library.open(&dataset, array, grid, generation, application, &self.peer).await
+                    self.library.open_for(&dataset, array, &grid, generation, application, &self.peer).await
                 };
                 let outcome = outcome.map(|(grid, budget)| {
                     self.state().handles.insert(handle, Served { grid, budget });

@@ -20,11 +20,17 @@ pub(super) struct Core {
     by_key: HashMap<GridKey, DatasetId>,
     next_dataset: u32,
     budgets: HashMap<(DatasetId, Arc<str>), BudgetId>,
-    readers: HashMap<ReaderKey, cache::Reader>,
+    readers: HashMap<ReaderKey, Reader>,
     next_reader: u64,
     requests: HashMap<RequestId, Request>,
     /// The words for the fault that the protocol is being told of.
     fault: Option<(BlockId, Arc<str>)>,
+}
+
+/// A reader, and whether anything is fetched ahead of it.
+struct Reader {
+    reader: cache::Reader,
+    prefetches: bool,
 }
 
 struct Request {
@@ -108,10 +114,10 @@ impl Core {
         })
     }
 
-    pub(super) fn add_reader(&mut self, reader: cache::Reader) -> ReaderKey {
+    pub(super) fn add_reader(&mut self, reader: cache::Reader, prefetches: bool) -> ReaderKey {
         let key = ReaderKey(self.next_reader);
         self.next_reader += 1;
-        self.readers.insert(key, reader);
+        self.readers.insert(key, Reader { reader, prefetches });
         key
     }
 
@@ -121,7 +127,7 @@ impl Core {
 
     /// A reader that was added and not removed.
     pub(super) fn reader(&mut self, key: ReaderKey) -> &mut cache::Reader {
-        self.readers.get_mut(&key).expect("a reader is removed with its last handle")
+        &mut self.readers.get_mut(&key).expect("a reader is removed with its last handle").reader
     }
 
     pub(super) fn read(
@@ -132,8 +138,11 @@ impl Core {
         receiver: &Arc<dyn Receiver>,
         now: Instant,
     ) -> Result<RequestId, cache::ReadError> {
-        let reader = self.readers.get_mut(&key).expect("a reader is removed with its last handle");
-        let request = reader.read(&mut self.protocol, selection, path, now)?;
+        let Reader { reader, prefetches } =
+            self.readers.get_mut(&key).expect("a reader is removed with its last handle");
+        // Over a link without a rate nothing comes ahead of time.
+        let path = Path { bytes_per_second: if *prefetches { path.bytes_per_second } else { 0 }, ..*path };
+        let request = reader.read(&mut self.protocol, selection, &path, now)?;
         self.requests.insert(request, Request { receiver: Arc::clone(receiver), reader: Some(key) });
         Ok(request)
     }
@@ -244,7 +253,7 @@ impl Core {
     fn end_for_reader(&mut self, request: RequestId, now: Instant) -> Option<Arc<dyn Receiver>> {
         let ended = self.requests.remove(&request)?;
         if let Some(reader) = ended.reader.and_then(|key| self.readers.get_mut(&key)) {
-            reader.ended(request, now);
+            reader.reader.ended(request, now);
         }
         Some(ended.receiver)
     }

@@ -1,7 +1,7 @@
 //! Arrays that are divided into blocks.
 
 use crate::wire::{GridOf, Urgency};
-use rails_array::{BlockIndex, Grid, Layout, Region};
+use rails_array::{BlockIndex, BlockRange, Grid, Layout, QueryError, Region, Selection};
 use rails_cache::{BlockId, BudgetId, DatasetId, Generation, pattern::Path};
 use rails_formats::data_type::DataType;
 use std::{
@@ -72,6 +72,11 @@ impl OpenGrid {
     /// The region of a block.
     pub(crate) fn region(&self, block: BlockIndex) -> Region {
         self.layout.blocks().block_region(block)
+    }
+
+    /// The blocks that hold selected elements.
+    pub(crate) fn blocks_of(&self, selection: &Selection) -> Result<BlockRange, QueryError> {
+        self.layout.blocks_of_selection(selection)
     }
 
     /// The size of a block in bytes.

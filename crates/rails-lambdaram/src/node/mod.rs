@@ -20,17 +20,17 @@ use crate::wire::{BudgetStatus, GridOf, NodeId, NodeStatus};
 pub(crate) use core::ReaderKey;
 use core::Core;
 use effects::Effects;
-pub(crate) use failure::{Failure, words_of};
+pub(crate) use failure::Failure;
 pub(crate) use grid::{GridKey, OpenGrid, Upstream};
 pub(crate) use pinned::{Pinned, Receiver};
+pub(crate) use reading::ReadingError;
 use rails_array::{BlockGrid, BlockIndex, Grid, GridError, Region, Selection, Shape};
 use rails_bind::memory::MemoryError;
 use rails_cache::{
     self as cache, BlockId, BudgetId, DeclareError, Fault, Limits, NodeConfig, Policy, RequestId, UpstreamId,
 };
 use rails_formats::{data_type::DataType, manifest::ArrayDescription};
-pub(crate) use slots::{BlockBytes, Slot};
-use slots::{SlotMemory, SlotTable};
+use slots::{BlockBytes, SlotMemory, SlotTable};
 use std::{
     num::NonZeroU64,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -166,8 +166,22 @@ impl Node {
     }
 
     /// A reader that watches the regions which one job reads.
-    pub(crate) fn add_reader(&self, budget: BudgetId, shape: &Shape) -> ReaderKey {
-        self.core().add_reader(cache::Reader::new(budget, shape))
+    ///
+    /// With `before` it goes on where that one is, with another division of the array. Without
+    /// `prefetches` nothing is fetched ahead of its reads.
+    pub(crate) fn add_reader(
+        &self,
+        budget: BudgetId,
+        shape: &Shape,
+        before: Option<ReaderKey>,
+        prefetches: bool,
+    ) -> ReaderKey {
+        let mut core = self.core();
+        let reader = match before {
+            Some(before) => core.reader(before).for_budget(budget),
+            None => cache::Reader::new(budget, shape),
+        };
+        core.add_reader(reader, prefetches)
     }
 
     pub(crate) fn remove_reader(&self, key: ReaderKey) {

@@ -49,6 +49,19 @@ impl LinkSender {
         }
     }
 
+    /// The rate of the link in bytes a second, as its own statistics have it; `None` while it is
+    /// unknown.
+    pub(crate) fn bytes_per_second(&self) -> Option<u64> {
+        match self {
+            Self::Rails(sender) => {
+                let lanes = sender.stats().lanes;
+                let rates = lanes.iter().filter(|lane| lane.up).filter_map(|lane| lane.rate);
+                rates.map(|rate| rate.as_bits_per_second() / 8).reduce(u64::saturating_add)
+            }
+            Self::Celeritas(connection) => Some(connection.stats().rate.as_bits_per_second() / 8),
+        }
+    }
+
     /// Tells the peer that no message follows.
     pub(crate) async fn finish(&mut self) -> io::Result<()> {
         match self {

@@ -270,7 +270,7 @@ impl ReaderLink {
             self.work.notify_one();
             match event {
                 Err(violation) => return violation.to_string(),
-                Ok(Event::Welcome(_)) => {
+                Ok(Event::Welcome) => {
                     is_greeted = true;
                     self.state().status = LinkStatus::Up;
                 }
@@ -307,7 +307,7 @@ impl ReaderLink {
                     let _ = waiting.send(Ok(answer));
                 }
             }
-            Event::Welcome(_) | Event::Refused { .. } | Event::Nothing => {}
+            Event::Welcome | Event::Refused { .. } | Event::Nothing => {}
         }
     }
 

@@ -5,8 +5,8 @@ use crate::{
     description::{DatasetDescription, DatasetEntry},
     node::OpenGrid,
     wire::{
-        BlockHeader, Denial, Handle, Hello, MAX_BLOCKS, MAX_RUNS, NodeStatus, ReaderFrame, RefusedReason, Run,
-        ServerFrame, ServerMessage, Urgency, Welcome, WireFault, runs_of,
+        BlockHeader, Denial, Handle, Hello, MAX_RUNS, NodeStatus, ReaderFrame, RefusedReason, Run, ServerFrame,
+        ServerMessage, Urgency, WireFault, runs_of,
     },
 };
 use bytes::Bytes;
@@ -66,7 +66,7 @@ pub(crate) enum Answer {
 /// What a message of the peer means.
 #[derive(Debug)]
 pub(super) enum Event {
-    Welcome(Welcome),
+    Welcome,
     Answer { question: u32, answer: Answer },
     /// The payload has to be decoded and compared with the header.
     Block { grid: Arc<OpenGrid>, block: BlockId, header: BlockHeader, payload: Bytes },
@@ -232,7 +232,7 @@ impl ReaderProtocol {
     fn next_get(&mut self, urgency: Urgency, now: Instant) -> Option<ReaderFrame> {
         let mut of = None;
         let mut blocks = Vec::new();
-        while self.asked < self.max_asked && blocks.len() < MAX_RUNS.min(MAX_BLOCKS as usize) {
+        while self.asked < self.max_asked && blocks.len() < MAX_RUNS {
             let Some(block) = self.queues[urgency as usize].front().copied() else { break };
             let Some(state) = self.wanted.get_mut(&block).filter(|state| state.asked.is_none() && state.urgency == urgency)
             else {
@@ -278,7 +278,7 @@ impl ReaderProtocol {
         let (question, answer) = match frame {
             ServerFrame::Welcome(welcome) => {
                 self.max_asked = (welcome.max_asked as usize).max(1);
-                return Ok(Event::Welcome(welcome));
+                return Ok(Event::Welcome);
             }
             ServerFrame::Refused { reason, text } => return Ok(Event::Refused { reason, text }),
             ServerFrame::Listed { question, datasets } => (question, Answer::List(datasets)),

@@ -14,6 +14,17 @@ pub(crate) struct Downstreams {
     seed: u64,
 }
 
+/// Credit of a node downstream that this node will not use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct UnusedCredit {
+    /// The node that gave the credit.
+    pub downstream: DownstreamId,
+    /// The budget whose blocks it was for.
+    pub budget: BudgetId,
+    /// The slots that were promised.
+    pub slots: u32,
+}
+
 /// The way of one dataset's blocks to one node.
 #[derive(Debug, Clone)]
 pub(crate) struct Outlet {
@@ -57,6 +68,14 @@ impl Downstreams {
             outlet.queue.clear();
             outlet.held.words.clear();
         }
+    }
+
+    /// No block of a budget is pushed any more. Returns the credit that was left for its blocks.
+    pub(crate) fn end_budget(&mut self, budget: BudgetId) -> Vec<UnusedCredit> {
+        let ended = self.outlets.extract_if(.., |(_, of), _| *of == budget);
+        let credit =
+            ended.map(|((downstream, budget), outlet)| UnusedCredit { downstream, budget, slots: outlet.credit });
+        credit.filter(|credit| credit.slots > 0).collect()
     }
 
     /// The outlets that have something to push.

@@ -48,8 +48,8 @@
 //!   the memory that holds their blocks;
 //! - `request`: who waits for which block; `collector`: which block is reclaimed, and when none;
 //!   `access`: both of these, so that the oldest gets slots first;
-//! - `credit`: which slots were promised to upstreams; `downstream`: which blocks are sent to nodes
-//!   before they ask; `ahead`: both of these, and prefetching;
+//! - `credit`: which slots were promised to upstreams; [`downstream`]: which blocks are sent to
+//!   nodes before they ask; `ahead`: both of these, and prefetching;
 //! - [`node`]: what happens, and what has to be done about it.
 //!
 //! Beside them, [`pattern`] knows none of these: it says which regions will be read next, and how
@@ -67,7 +67,7 @@ pub mod block;
 pub mod budget;
 mod collector;
 mod credit;
-mod downstream;
+pub mod downstream;
 pub mod error;
 mod future;
 #[cfg(feature = "internals")]
@@ -91,6 +91,7 @@ mod table;
 pub use action::{Action, Purpose};
 pub use block::{BlockId, BudgetId, DatasetId, DownstreamId, Generation, RequestId, UpstreamId};
 pub use budget::Limits;
+pub use downstream::UnusedCredit;
 pub use error::{DeclareError, Fault, ReadError, Refusal};
 pub use level::MemoryLevel;
 pub use node::{Node, NodeConfig};

@@ -10,6 +10,8 @@ use crate::{
     store::Store,
     table::State,
 };
+#[cfg(feature = "internals")]
+use rails_array::BlockIndex;
 use std::{collections::VecDeque, time::Instant};
 
 /// What may be done while no reader lacks slots.
@@ -84,6 +86,11 @@ impl Ahead {
     /// The same, if anything was said of it.
     pub(crate) fn known_outlet(&mut self, downstream: DownstreamId, budget: BudgetId) -> Option<&mut Outlet> {
         self.downstreams.known(downstream, budget)
+    }
+
+    #[cfg(feature = "internals")]
+    pub(crate) fn is_held_by(&self, downstream: DownstreamId, budget: BudgetId, index: BlockIndex) -> bool {
+        self.downstreams.get(downstream, budget).is_some_and(|outlet| outlet.holds(index))
     }
 
     pub(crate) fn lose_downstream(&mut self, downstream: DownstreamId) {

@@ -4,6 +4,7 @@ use crate::{
     block::{BudgetId, DatasetId},
     future::Future,
     level::MemoryLevel,
+    losses::Losses,
     order::{Order, Policy},
     stats::BudgetStats,
 };
@@ -47,6 +48,8 @@ pub(crate) struct Budget {
     pub(crate) future: Future,
     /// Blocks to fetch ahead of time, in this order.
     pub(crate) ahead: VecDeque<BlockIndex>,
+    /// The blocks of the dataset that were given up, if anyone asked for them.
+    pub(crate) losses: Option<Losses>,
     pub(crate) stats: BudgetStats,
 }
 
@@ -78,6 +81,7 @@ impl Budget {
             stale: Vec::new(),
             future: Future::new(seed),
             ahead: VecDeque::new(),
+            losses: None,
             stats: BudgetStats::default(),
         }
     }
@@ -88,6 +92,7 @@ impl Budget {
         self.limits.min = 0;
         self.future = Future::new(seed);
         self.ahead = VecDeque::new();
+        self.losses = None;
     }
 
     /// Forgets the memory of the order, once nothing is left in it.
@@ -112,6 +117,7 @@ impl Budget {
         self.stale.push(std::mem::replace(&mut self.order, order));
         self.future = Future::new(seed);
         self.ahead.clear();
+        self.losses = self.losses.take().map(|_| Losses::default());
     }
 
     /// Whether this budget has more beyond its `min`, in relation to its weight, than another.

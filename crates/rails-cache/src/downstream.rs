@@ -58,6 +58,11 @@ impl Downstreams {
         self.outlets.get_mut(&(downstream, budget))
     }
 
+    #[cfg(feature = "internals")]
+    pub(crate) fn get(&self, downstream: DownstreamId, budget: BudgetId) -> Option<&Outlet> {
+        self.outlets.get(&(downstream, budget))
+    }
+
     pub(crate) fn remove(&mut self, downstream: DownstreamId) {
         self.outlets.retain(|(of, _), _| *of != downstream);
     }
@@ -66,7 +71,7 @@ impl Downstreams {
     pub(crate) fn forget_blocks(&mut self, budget: BudgetId) {
         for outlet in self.outlets.iter_mut().filter(|((_, of), _)| *of == budget).map(|(_, outlet)| outlet) {
             outlet.queue.clear();
-            outlet.held.words.clear();
+            outlet.forget_held();
         }
     }
 
@@ -138,6 +143,10 @@ impl Outlet {
                 self.held.words.remove(&word);
             }
         }
+    }
+
+    pub(crate) fn forget_held(&mut self) {
+        self.held.words.clear();
     }
 
     pub(crate) fn holds(&self, index: BlockIndex) -> bool {

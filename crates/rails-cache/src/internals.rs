@@ -2,13 +2,14 @@
 
 pub use crate::mutation::Mutation;
 use crate::{
-    block::{BlockId, RequestId},
+    block::{BlockId, BudgetId, DownstreamId, RequestId},
     memory::Shortage,
     mutation::Mutations,
     node::{Node, NodeConfig},
     request::Request,
     table::State,
 };
+use rails_array::BlockIndex;
 use std::time::Instant;
 
 /// A node with a fault.
@@ -200,13 +201,18 @@ pub fn action(node: &mut Node) -> Option<crate::action::Action> {
 }
 
 /// The budgets of a node.
-pub fn budgets(node: &Node) -> Vec<crate::block::BudgetId> {
+pub fn budgets(node: &Node) -> Vec<BudgetId> {
     node.parts().0.memory.budgets().map(|budget| budget.id).collect()
 }
 
 /// The slots that each budget uses.
 pub fn used(node: &Node) -> Vec<u32> {
     node.parts().0.memory.budgets().map(|budget| budget.used.total()).collect()
+}
+
+/// Whether a node downstream is known to hold a block.
+pub fn is_held_by(node: &Node, downstream: DownstreamId, budget: BudgetId, index: BlockIndex) -> bool {
+    node.parts().2.is_held_by(downstream, budget, index)
 }
 
 /// How many blocks requests wait for, as often as they asked for each.

@@ -43,7 +43,7 @@
 //!   driver has to do; [`stats`]: counters; `mutation`: faults for the models to find;
 //! - `slots`, `list`, `table`: the memory, and the blocks that hold it;
 //! - [`level`]: how full it is; `order`: which block goes first; `future`: which is expected to be
-//!   used; [`budget`]: what counts against whom;
+//!   used; [`losses`]: which was given up; [`budget`]: what counts against whom;
 //! - `memory`: all of these, so that every slot is free or held once; `store`: the datasets, and
 //!   the memory that holds their blocks;
 //! - `request`: who waits for which block; `collector`: which block is reclaimed, and when none;
@@ -75,6 +75,7 @@ mod future;
 pub mod internals;
 pub mod level;
 mod list;
+pub mod losses;
 mod memory;
 #[cfg_attr(not(feature = "internals"), allow(unreachable_pub))]
 mod mutation;
@@ -94,6 +95,7 @@ pub use budget::Limits;
 pub use downstream::UnusedCredit;
 pub use error::{DeclareError, Fault, ReadError, Refusal};
 pub use level::MemoryLevel;
+pub use losses::Lost;
 pub use node::{Node, NodeConfig};
 pub use order::Policy;
 pub use reader::Reader;

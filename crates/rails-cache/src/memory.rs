@@ -6,6 +6,7 @@ use crate::{
     budget::{Budget, Limits, Used},
     error::DeclareError,
     level::MemoryLevel,
+    losses::Losses,
     mutation::{Mutation, Mutations},
     order::{Policy, Touch},
     slots::{SlotChain, SlotPool},
@@ -22,6 +23,8 @@ pub(crate) struct Memory {
     table: Table,
     /// By the seats of their numbers. One that is over keeps its seat until another needs it.
     budgets: Vec<Budget>,
+    /// The budgets that keep a record of the losses of their dataset.
+    followers: Vec<(DatasetId, BudgetId)>,
     /// Slots of the pool's free ones that are promised to upstreams.
     credited: u32,
     level: MemoryLevel,
@@ -46,6 +49,7 @@ impl Memory {
             pool: SlotPool::new(slots),
             table: Table::new(seed),
             budgets: Vec::new(),
+            followers: Vec::new(),
             credited: 0,
             level: MemoryLevel::default(),
             max_block_slots,
@@ -99,6 +103,16 @@ impl Memory {
     pub(crate) fn end_budget(&mut self, budget: BudgetId) {
         let seed = self.seed;
         self.budget_mut(budget).end(seed);
+        self.followers.retain(|(_, follower)| *follower != budget);
+    }
+
+    /// Keeps a record of the blocks of a budget's dataset that are given up from now on.
+    pub(crate) fn follow_losses(&mut self, budget: BudgetId) {
+        let Budget { losses, dataset, .. } = self.budget_mut(budget);
+        let follower = (*dataset, budget);
+        if losses.replace(Losses::default()).is_none() {
+            self.followers.push(follower);
+        }
     }
 
     /// A budget that is open, or that has ended and still has slots.
@@ -266,6 +280,11 @@ impl Memory {
     /// A cached block, which nobody has pinned, is empty again.
     pub(crate) fn reclaim(&mut self, entry: u32) {
         self.lift(entry);
+        let BlockId { dataset, index, .. } = self.table.get(entry).block;
+        for (_, follower) in self.followers.iter().filter(|(of, _)| *of == dataset) {
+            let losses = &mut self.budgets[follower.seat()].losses;
+            losses.as_mut().expect("a budget that follows losses has a record").add(index);
+        }
         self.remove(entry);
     }
 
@@ -284,14 +303,13 @@ impl Memory {
     /// Empties a block of a past generation, or of a budget that has ended. Returns `false` if
     /// there is none that nobody pins.
     pub(crate) fn reclaim_stale(&mut self) -> bool {
+        let of_ended = self.budgets.iter().filter(|budget| budget.is_ended).find_map(|budget| budget.order.victim());
+        if let Some(victim) = of_ended {
+            self.reclaim(victim);
+            return true;
+        }
         let Self { budgets, table, .. } = self;
         let victim = budgets.iter_mut().find_map(|budget| {
-            if budget.is_ended
-                && let Some(victim) = budget.order.victim()
-            {
-                budget.order.remove(table, victim);
-                return Some(victim);
-            }
             while let Some(order) = budget.stale.last_mut() {
                 if let Some(victim) = order.victim() {
                     order.remove(table, victim);

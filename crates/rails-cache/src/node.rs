@@ -9,6 +9,7 @@ use crate::{
     downstream::{Outlet, UnusedCredit},
     error::{DeclareError, Fault, ReadError},
     level::MemoryLevel,
+    losses::Lost,
     mutation::Mutations,
     order::Policy,
     request::Blocks,
@@ -396,6 +397,33 @@ impl Node {
     /// A node downstream is gone. The driver cancels its requests.
     pub fn lose_downstream(&mut self, downstream: DownstreamId) {
         self.ahead.lose_downstream(downstream);
+    }
+
+    /// Which blocks a node downstream holds is not known any more: it has lost
+    /// [an unknown number](Lost::Unknown).
+    pub fn forget_held(&mut self, downstream: DownstreamId, budget: BudgetId) {
+        if let Some(outlet) = self.ahead.known_outlet(downstream, budget) {
+            outlet.forget_held();
+        }
+    }
+
+    /// Keeps a record of the blocks of the budget's dataset that this node gives up, for an
+    /// upstream that [knows which it holds](Self::downstream_holds). Those of a past generation are
+    /// not among them: a new generation empties the record, as the upstream's knowledge.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::UnknownBudget`].
+    pub fn follow_losses(&mut self, budget: BudgetId) -> Result<(), ReadError> {
+        self.store.dataset_of(budget)?;
+        self.store.memory.follow_losses(budget);
+        Ok(())
+    }
+
+    /// The blocks that were given up since the last call, without those that are cached again.
+    /// None of a budget whose losses are not [followed](Self::follow_losses).
+    pub fn take_lost(&mut self, budget: BudgetId) -> Lost {
+        self.store.take_lost(budget)
     }
 
     /// The driver has sent a block that it was to [present](Action::Present), or has found the node

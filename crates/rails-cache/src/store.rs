@@ -4,6 +4,7 @@ use crate::{
     block::{BlockId, BudgetId, Dataset, DatasetId, Generation},
     budget::Limits,
     error::{DeclareError, ReadError},
+    losses::Lost,
     memory::Memory,
     mutation::Mutations,
     order::{Policy, Touch},
@@ -143,6 +144,19 @@ impl Store {
     /// The entry of a block in transit.
     pub(crate) fn in_transit(&self, block: &BlockId) -> Option<u32> {
         self.memory.find(block).filter(|entry| self.memory.entry(*entry).state == State::InTransit)
+    }
+
+    /// The losses of a budget's dataset since the last call.
+    pub(crate) fn take_lost(&mut self, budget: BudgetId) -> Lost {
+        if !self.memory.has_budget(budget) {
+            return Lost::Blocks(Vec::new());
+        }
+        let losses = self.memory.budget_mut(budget).losses.as_mut().map(std::mem::take);
+        let is_cached = |index| {
+            let found = self.memory.find(&self.block(budget, index));
+            found.is_some_and(|entry| self.memory.entry(entry).state == State::Cached)
+        };
+        losses.unwrap_or_default().into_lost(is_cached)
     }
 
     /// Ends a pin of a cached block. Returns the slots of the block.

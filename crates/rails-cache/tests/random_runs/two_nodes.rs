@@ -4,8 +4,8 @@
 use crate::{AGAIN, seeds};
 use rails_array::{BlockGrid, BlockIndex, Grid, Region, Shape};
 use rails_cache::{
-    Action, BlockId, BudgetId, DatasetId, DownstreamId, Fault, Generation, Limits, Node, NodeConfig, Policy, RequestId,
-    UpstreamId, internals,
+    Action, BlockId, BudgetId, DatasetId, DownstreamId, Fault, Generation, Limits, Lost, Node, NodeConfig, Policy,
+    RequestId, UpstreamId, internals,
 };
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use std::{
@@ -20,6 +20,8 @@ enum ToServer {
     /// Credit of a budget of the client, and its recall.
     Credit(BudgetId, u32),
     Recall(BudgetId),
+    /// Blocks that the client has given up.
+    Lost(Lost),
 }
 
 #[derive(Debug, Clone)]
@@ -71,7 +73,8 @@ impl Site {
             let budget = open(&mut node);
             (node, budget)
         };
-        let (client, budget) = node(random.random_range(12..60), random.random_range(1..12));
+        let (mut client, budget) = node(random.random_range(12..60), random.random_range(1..12));
+        client.follow_losses(budget).unwrap();
         let (server, server_budget) = node(random.random_range(12..100), random.random_range(1..12));
         Self {
             now,
@@ -109,6 +112,14 @@ impl Site {
         }
         assert!(self.is_still(), "the run does not end");
         assert_eq!(self.open, BTreeSet::new(), "requests were forgotten");
+        if self.client_budgets.get(&self.server_budget) == Some(&self.budget) {
+            let is_believed =
+                |index| internals::is_held_by(&self.server, CLIENT, self.server_budget, BlockIndex(index));
+            for index in (0..40).filter(|index| is_believed(*index)) {
+                let block = BlockId { dataset: DATASET, generation: Generation(0), index: BlockIndex(index) };
+                assert!(self.client.slots(&block).next().is_some(), "the server takes {index} to be there");
+            }
+        }
         for node in [&self.client, &self.server] {
             let budgets = internals::state(node).budgets;
             let held = |budget: &internals::BudgetState| budget.used.iter().sum::<u32>();
@@ -155,6 +166,7 @@ impl Site {
         if self.random.random_range(0..2) == 0 {
             assert_eq!(self.client.end_budget(self.budget), Ok(Vec::new()), "nobody is below the client");
             self.budget = open(&mut self.client);
+            self.client.follow_losses(self.budget).unwrap();
             self.opened.push(self.budget);
         } else {
             self.end_server_budget();
@@ -225,6 +237,10 @@ impl Site {
                 self.serving.insert(request, block);
             }
             Some(ToServer::Credit(budget, slots)) => self.server_gets_credit(budget, slots),
+            Some(ToServer::Lost(Lost::Blocks(blocks))) => {
+                self.server.downstream_holds(CLIENT, self.server_budget, blocks, false).unwrap();
+            }
+            Some(ToServer::Lost(Lost::Unknown)) => unreachable!("the array has fewer blocks"),
             Some(ToServer::Recall(budget)) => {
                 let is_in_use = self.client_budgets.get(&self.server_budget) == Some(&budget);
                 let left = if is_in_use { self.server.recalled(CLIENT, self.server_budget) } else { 0 };
@@ -269,6 +285,10 @@ impl Site {
                 Action::Raise { .. } => {}
                 Action::Present { .. } => unreachable!("nobody is below the client"),
             }
+        }
+        match self.client.take_lost(self.budget) {
+            Lost::Blocks(blocks) if blocks.is_empty() => {}
+            lost => self.to_server.push_back(ToServer::Lost(lost)),
         }
         while let Some(action) = self.server.poll(self.now) {
             match action {

@@ -34,6 +34,9 @@ pub struct StitchedArray {
     pub files: Vec<(ObjectPath, u64)>,
     /// The coordinates along the axis, if the dataset file says where they come from.
     pub coordinates: Option<Vec<f64>>,
+    /// The attributes of the coordinates, such as `units`: those of the variable in the first file,
+    /// if they come from one.
+    pub coordinate_attributes: Attributes,
     /// The gaps of the coordinates.
     pub gaps: Vec<Gap>,
 }
@@ -97,7 +100,9 @@ impl ArraySource {
         let (coordinates, gaps) = self.coordinates(&files, &steps)?;
         let description = ArrayDescription { name: self.name.clone(), shape, ..first };
         let array = ArrayManifest::new(description, along, sections).map_err(|problem| self.wrong(problem))?;
-        Ok((array, StitchedArray { name: self.name.clone(), files: steps, coordinates, gaps }))
+        let line = self.coordinate_variable().and_then(|variable| files[0].manifest.array(variable));
+        let coordinate_attributes = line.map(|line| line.description().attributes.clone()).unwrap_or_default();
+        Ok((array, StitchedArray { name: self.name.clone(), files: steps, coordinates, coordinate_attributes, gaps }))
     }
 
     /// Puts the files into order, and checks their number.

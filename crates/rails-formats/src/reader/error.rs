@@ -67,6 +67,14 @@ pub enum ReadError {
         /// The generation now.
         now: Box<Generation>,
     },
+    /// A file is there that was not, or is gone, since it was looked for.
+    #[error("`{path}` {}", if *was_there { "is gone" } else { "has appeared" })]
+    Presence {
+        /// The file.
+        path: ObjectPath,
+        /// Whether it was there before.
+        was_there: bool,
+    },
     /// The bytes of a chunk are wrong.
     #[error("the chunk {index:?} in `{path}` is wrong")]
     Chunk {

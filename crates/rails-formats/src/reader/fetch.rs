@@ -13,22 +13,18 @@ use crate::{
 use std::{borrow::Borrow, ops::Range};
 
 /// Fetches and decodes chunks, and gives each to `done`, with its elements in this machine's order
-/// of bytes; `None` is a chunk that is not stored. `numbered` opens the file of a number. It
-/// blocks.
+/// of bytes; `None` is a chunk that is not stored. `numbered` opens the file of a number, and
+/// `keyed` one without a number, if it is there. It blocks.
 ///
 /// # Errors
 /// [`ReadError`] names the file, and the chunk where there is one.
 pub(super) fn fetch<S: Borrow<Source>>(
-    root: Option<&Root>,
     dtype: DataType,
     fetch: &PlannedFetch,
     numbered: impl FnOnce(u32) -> Result<S, ReadError>,
+    keyed: impl FnOnce(&ObjectPath) -> Result<Option<Source>, ReadError>,
     mut done: impl FnMut(&PlannedChunk, Option<Vec<u8>>),
 ) -> Result<(), ReadError> {
-    let keyed = |path: &ObjectPath| match root {
-        Some(root) => root.source_if_there(path),
-        None => Err(ReadError::NoRoot { path: path.clone() }),
-    };
     match &fetch.from {
         FetchPlace::Inline(stored) => {
             for chunk in &fetch.chunks {
@@ -58,6 +54,17 @@ pub(super) fn fetch<S: Borrow<Source>>(
         },
     }
     Ok(())
+}
+
+/// Opens a file without a number below a root, if it is there.
+///
+/// # Errors
+/// [`ReadError::NoRoot`] without a root, and those of [`Root::source_if_there`].
+pub(super) fn keyed_below(root: Option<&Root>, path: &ObjectPath) -> Result<Option<Source>, ReadError> {
+    match root {
+        Some(root) => root.source_if_there(path),
+        None => Err(ReadError::NoRoot { path: path.clone() }),
+    }
 }
 
 fn read_shard(

@@ -37,7 +37,7 @@ pub struct PoolOptions {
 #[non_exhaustive]
 pub struct NoThread {
     /// The cause.
-    #[source]
+    #[from]
     pub error: io::Error,
 }
 

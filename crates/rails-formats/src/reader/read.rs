@@ -2,11 +2,12 @@
 
 use super::{
     error::ReadError,
-    fetch::fetch,
+    fetch::{fetch, keyed_below},
     source::{Root, Source},
 };
 use crate::{
     header::{HeaderError, Step},
+    manifest::ObjectPath,
     plan::RegionPlan,
 };
 use std::borrow::Borrow;
@@ -77,7 +78,8 @@ fn carry_out<S: Borrow<Source>>(
     })?;
     current.map_or(Ok(()), |(_, last)| last.borrow().check())?;
     for planned in plan.fetches() {
-        fetch(root, plan.dtype(), planned, &mut source_of, |chunk, elements| match elements {
+        let keyed = |path: &ObjectPath| keyed_below(root, path);
+        fetch(plan.dtype(), planned, &mut source_of, keyed, |chunk, elements| match elements {
             Some(elements) => chunk.scatter(&elements, goal),
             None => plan.fill(chunk, goal),
         })?;

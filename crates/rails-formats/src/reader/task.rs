@@ -2,10 +2,10 @@
 
 use super::{
     error::ReadError,
-    fetch::fetch,
+    fetch::{fetch, keyed_below},
     source::{Root, Source},
 };
-use crate::plan::RegionPlan;
+use crate::{manifest::ObjectPath, plan::RegionPlan};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -21,6 +21,15 @@ pub trait PlanFiles: Send + Sync {
 
     /// The root of chunks in files without a number; `None` refuses them.
     fn root(&self) -> Option<&Root>;
+
+    /// Opens the file of a chunk that has no number; `None`, if it is not there. It may block. By
+    /// default it is opened below the [`root`](Self::root).
+    ///
+    /// # Errors
+    /// Any [`ReadError`]; it ends the plan.
+    fn keyed(&self, path: &ObjectPath) -> Result<Option<Source>, ReadError> {
+        keyed_below(self.root(), path)
+    }
 }
 
 /// News of a plan that is carried out.
@@ -218,7 +227,8 @@ impl Task {
         let number = part - self.plan.reads().len();
         let mut chunk = 0;
         let numbered = |object| self.files.numbered(object);
-        fetch(self.files.root(), self.plan.dtype(), &self.plan.fetches()[number], numbered, |_, elements| {
+        let keyed = |path: &ObjectPath| self.files.keyed(path);
+        fetch(self.plan.dtype(), &self.plan.fetches()[number], numbered, keyed, |_, elements| {
             report(ReadPart::Chunk { fetch: number, chunk, elements });
             chunk += 1;
         })

@@ -2,5 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+pub mod catalogue;
 pub mod description;
+pub mod storage;
 pub mod wire;

@@ -3,4 +3,5 @@
 #![forbid(unsafe_code)]
 
 pub mod description;
+pub mod encoding;
 pub mod wire;

@@ -160,6 +160,14 @@ impl ReaderLink {
         self.work.notify_one();
     }
 
+    pub(super) fn close(&self, grid: &Arc<OpenGrid>) {
+        let blocks = self.state().protocol.close(grid);
+        self.work.notify_one();
+        let Some(node) = self.node.upgrade() else { return };
+        let text = "nobody reads the array any more".into();
+        blocks.into_iter().for_each(|block| node.fail(block, Fault::Ended, &text));
+    }
+
     pub(super) fn warm(&self, grid: &Arc<OpenGrid>, runs: impl Iterator<Item = Vec<Run>>) {
         self.state().protocol.warm(grid, runs);
         self.work.notify_one();
@@ -192,7 +200,7 @@ impl ReaderLink {
                 Ok((sender, receiver)) => {
                     let end = self.exchange(sender, receiver).await;
                     tracing::warn!(node = %self.name, reason = %end, "a link has ended");
-                    self.lost(&end, &fallback);
+                    self.lost(&fallback);
                 }
                 Err(error) => self.fail_all(&words(&error)),
             }
@@ -215,11 +223,12 @@ impl ReaderLink {
             // Whoever asks a question wants to know now.
             self.fail_questions(&words(&error));
             self.hand_over(fallback);
-            if !self.state().protocol.is_wanted() || Instant::now() + pause >= deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if !self.state().protocol.is_wanted() || left.is_zero() {
                 return Err(error);
             }
             tracing::info!(node = %self.name, error = %words(&error), "a link does not open, and is tried again");
-            sleep(pause).await;
+            sleep(pause.min(left)).await;
             pause = (pause * 2).min(MAX_PAUSE);
         }
     }
@@ -340,9 +349,9 @@ impl ReaderLink {
         let _ = node.land(block, &bytes, crc).await;
     }
 
-    /// The connection is gone: other links take over what they can.
-    fn lost(&self, reason: &str, fallback: &Weak<dyn Fallback>) {
-        self.fail_questions(reason);
+    /// The connection is gone: other links take over what they can. Questions are asked again on the
+    /// next one.
+    fn lost(&self, fallback: &Weak<dyn Fallback>) {
         self.state().status = LinkStatus::Idle;
         self.hand_over(fallback);
     }
@@ -449,4 +458,4 @@ pub(crate) fn words(error: &dyn Error) -> String {
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const MAX_PAUSE: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_secs(1);

@@ -125,6 +125,10 @@ impl Upstream for Remote {
 
     fn recall(&self, _: &Arc<OpenGrid>, _: BudgetId) {}
 
+    fn close(&self, grid: &Arc<OpenGrid>) {
+        self.links.iter().for_each(|link| link.close(grid));
+    }
+
     fn path(&self) -> Path {
         let paths = self.links.iter().map(|link| link.path());
         let sum = |one: Path, other: Path| Path {

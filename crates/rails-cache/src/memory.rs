@@ -379,6 +379,18 @@ impl Memory {
         order.forget_expected(future.forget());
     }
 
+    /// A budget's reader uses a block, so that its first expected use is past. Blocks whose use was
+    /// left out are the first to go, unless another one is expected.
+    pub(crate) fn end_expectation(&mut self, budget: BudgetId, block: BlockId) {
+        for index in self.budget_mut(budget).future.used(block.index) {
+            let Some(entry) = self.table.find(&BlockId { index, ..block }) else { continue };
+            let Budget { order, future, .. } = &mut self.budgets[budget.seat()];
+            if self.table.get(entry).budget == budget {
+                order.leave_out(&mut self.table, entry, future.next_use(index));
+            }
+        }
+    }
+
     /// A block's next use has become known to its budget.
     pub(crate) fn update_expectation(&mut self, entry: u32, budget: BudgetId) {
         let Entry { budget: owner, block, place, .. } = *self.table.get(entry);

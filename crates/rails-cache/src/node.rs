@@ -228,7 +228,8 @@ impl Node {
 
     /// Expects that the budget's application reads these blocks after those that are expected
     /// already, as policies [`Policy::Hinted`] and [`Policy::Schedule`] heed. A read ends the first
-    /// expectation of its block. Returns how many were noted: a budget keeps about a million.
+    /// expectation of its block. One whose read does not come is forgotten once 1,024 of those
+    /// after it have come. Returns how many were noted: a budget keeps about a million.
     ///
     /// # Errors
     ///

@@ -210,6 +210,11 @@ pub fn used(node: &Node) -> Vec<u32> {
     node.parts().0.memory.budgets().map(|budget| budget.used.total()).collect()
 }
 
+/// Whether the sets of budgets that decisions look at are as the budgets say.
+pub fn are_budget_sets_right(node: &Node) -> bool {
+    node.parts().0.memory.are_givers_right()
+}
+
 /// Whether a node downstream is known to hold a block.
 pub fn is_held_by(node: &Node, downstream: DownstreamId, budget: BudgetId, index: BlockIndex) -> bool {
     node.parts().2.is_held_by(downstream, budget, index)

@@ -177,8 +177,9 @@ const MAX_READS: usize = 4096;
 mod tests {
     use super::*;
     use crate::{Action, DatasetId, Generation, Limits, NodeConfig, Policy};
-    use rails_array::{BlockGrid, Grid, Region};
-    use std::sync::Arc;
+    use proptest::{collection::vec, prelude::*};
+    use rails_array::{BlockGrid, BlockIndex, Grid, Region};
+    use std::{collections::BTreeSet, sync::Arc};
 
     const NODE: DownstreamId = DownstreamId(0);
     const PATH: Path =
@@ -271,16 +272,39 @@ mod tests {
         [10, 11, 12].into_iter().for_each(|block| drop(site.read(block)));
         site.presender.feedback(&mut site.node, 100, 4, site.now);
         site.node
-            .downstream_holds(
-                NODE,
-                site.presender.budget,
-                (0..1000).map(rails_array::BlockIndex).collect::<Vec<_>>(),
-                false,
-            )
+            .downstream_holds(NODE, site.presender.budget, (0..1000).map(BlockIndex).collect::<Vec<_>>(), false)
             .unwrap();
         assert_eq!(site.read(13), []);
         site.now += Duration::from_secs(1);
         assert!(!site.read(14).is_empty());
+    }
+
+    proptest! {
+        /// Reads of any kind have blocks sent that exist, each once, and never more than credit.
+        #[test]
+        fn any_reads_are_taken(
+            reads in vec((0_u64..110_000, 0_u64..3_000, 1_u64..300, any::<bool>()), 1..40),
+            stride in 0_u64..2_000,
+        ) {
+            let mut site = Site::new();
+            let mut sent = BTreeSet::new();
+            for (number, (start, extent, step, is_regular)) in (0..).zip(reads) {
+                let start = if is_regular { number * stride } else { start };
+                let region = Region::new([start], Shape::new([extent]).unwrap()).unwrap();
+                let selection = Selection::new(region, [step]).unwrap();
+                site.now += Duration::from_millis(1);
+                site.presender.read(&mut site.node, &selection, &PATH, site.now).unwrap();
+                for block in site.presented() {
+                    prop_assert!(block < 1000 && sent.insert(block), "block {block} is sent again");
+                }
+            }
+            prop_assert!(sent.len() <= 100);
+            let known = site.presender.reads().to_vec();
+            let mut next = Site::new();
+            // Lists of regions that leave the array are refused.
+            let _ = next.presender.tell(&mut next.node, &known);
+            next.presented();
+        }
     }
 
     #[test]

@@ -138,16 +138,24 @@ impl Presender {
         // The level of the reader's memory shows in its credit.
         let bytes = |confidence| self.depth.bytes_ahead(path, 0, confidence);
         let count = |bytes: u64| usize::try_from(bytes.div_ceil(read_bytes.max(1))).unwrap_or(usize::MAX);
-        let predicted = self.detector.predict(count(bytes(confidence)).min(MAX_REGIONS)).next;
-        if self.detector.pattern() != Pattern::Random {
-            self.guess.trust();
-            return (predicted.into_iter().map(|prediction| prediction.region).collect(), bytes(confidence));
-        }
-        // As much as the link carries until the next read is told, whether or not the guess is right.
+        // As much as the link carries until the next read is told: what a guess may cost, and what a
+        // list that was told is worth before anything is known of the reader's pace.
         let of_round_trip =
             u128::from(path.bytes_per_second).saturating_mul(path.round_trip.as_nanos()) / 1_000_000_000;
-        let bytes = bytes(Confidence::FULL).min(u64::try_from(of_round_trip).unwrap_or(u64::MAX));
-        (self.guess.next(count(bytes).min(MAX_REGIONS)), bytes)
+        let of_round_trip = u64::try_from(of_round_trip).unwrap_or(u64::MAX);
+        match self.detector.pattern() {
+            Pattern::Random => {
+                let bytes = bytes(Confidence::FULL).min(of_round_trip);
+                (self.guess.next(count(bytes).min(MAX_REGIONS)), bytes)
+            }
+            pattern => {
+                self.guess.trust();
+                let is_told = pattern == Pattern::Apriori;
+                let bytes = if is_told { bytes(confidence).max(of_round_trip) } else { bytes(confidence) };
+                let predicted = self.detector.predict(count(bytes).min(MAX_REGIONS)).next;
+                (predicted.into_iter().map(|prediction| prediction.region).collect(), bytes)
+            }
+        }
     }
 
     /// Has the blocks of so many bytes sent. Returns how many were noted.
@@ -253,6 +261,17 @@ mod tests {
         let told: Vec<Selection> = [5, 900, 17].map(|block| selection(block, 2)).to_vec();
         assert_eq!(site.presender.tell(&mut site.node, &told), Ok(3));
         assert_eq!(site.presented(), [5, 17, 900]);
+    }
+
+    #[test]
+    fn a_told_list_goes_on_at_the_first_read() {
+        let mut site = Site::new();
+        let told: Vec<Selection> = (0..200).map(|number| selection(number * 7 % 200, 1)).collect();
+        site.node.recalled(NODE, site.presender.budget);
+        site.presender.tell(&mut site.node, &told).unwrap();
+        assert_eq!(site.presented(), []);
+        site.node.credited(NODE, site.presender.budget, 5).unwrap();
+        assert_eq!(site.read(0), [7, 14, 21, 28, 35]);
     }
 
     #[test]

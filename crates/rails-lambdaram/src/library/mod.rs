@@ -235,14 +235,6 @@ impl Library {
         CountedLink(Arc::clone(self))
     }
 
-    /// Warnings about the datasets, for people.
-    pub(crate) fn local(&self) -> Option<&Arc<Local>> {
-        match &self.source {
-            Source::Local(local) => Some(local),
-            _ => None,
-        }
-    }
-
     fn described(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<DatasetDescription>>> {
         self.described.lock().unwrap_or_else(PoisonError::into_inner)
     }

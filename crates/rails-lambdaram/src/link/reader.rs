@@ -132,6 +132,16 @@ impl ReaderLink {
         self.state().protocol.path()
     }
 
+    /// Whether the node is known to have the data of a grid.
+    pub(super) fn knows(&self, grid: &OpenGrid) -> bool {
+        self.state().protocol.knows(grid)
+    }
+
+    /// The node has the data of that generation of a dataset, and calls it by this number.
+    pub(super) fn note_generation(&self, dataset: &Arc<str>, generation: u64, own: u64) {
+        self.state().protocol.note_generation(dataset, generation, own);
+    }
+
     /// The time in which everything that is asked for would come, in nanoseconds.
     pub(super) fn backlog(&self, block_bytes: u64) -> u64 {
         let state = self.state();
@@ -232,7 +242,7 @@ impl ReaderLink {
 
     async fn send(&self, mut sender: LinkSender) -> String {
         loop {
-            let frame = self.state().protocol.next_frame(std::time::Instant::now());
+            let frame = self.state().protocol.next_frame(Instant::now().into_std());
             match frame {
                 None => self.work.notified().await,
                 Some(frame) => {
@@ -264,13 +274,13 @@ impl ReaderLink {
             };
             let event = match ServerMessage::decode(message) {
                 Err(error) => return words(&error),
-                Ok(message) => self.state().protocol.received(message, std::time::Instant::now()),
+                Ok(message) => self.state().protocol.received(message, Instant::now().into_std()),
             };
             // An answer makes room for the next question.
             self.work.notify_one();
             match event {
                 Err(violation) => return violation.to_string(),
-                Ok(Event::Welcome(_)) => {
+                Ok(Event::Welcome) => {
                     is_greeted = true;
                     self.state().status = LinkStatus::Up;
                 }
@@ -307,7 +317,7 @@ impl ReaderLink {
                     let _ = waiting.send(Ok(answer));
                 }
             }
-            Event::Welcome(_) | Event::Refused { .. } | Event::Nothing => {}
+            Event::Welcome | Event::Refused { .. } | Event::Nothing => {}
         }
     }
 

@@ -90,7 +90,7 @@ impl Node {
         let memory = SlotMemory::new(slots, length, max_block_slots)?;
         let window_slots = (slots / 4).max(max_block_slots);
         let config = NodeConfig { slots, slot_bytes, max_block_slots, window_slots, seed };
-        let core = Core::new(cache::Node::new(config, Instant::now()), SlotTable::new(slots));
+        let core = Core::new(cache::Node::new(config, now()), SlotTable::new(slots));
         let timeout_changed = Arc::new(Notify::new());
         let node = Arc::new(Self {
             id,
@@ -307,7 +307,7 @@ impl Node {
 
     /// Tells the protocol of an event, and does what it asks for.
     fn step<T>(self: &Arc<Self>, event: impl FnOnce(&mut Core, Instant) -> T) -> T {
-        let now = Instant::now();
+        let now = now();
         let mut effects = Effects::default();
         let result = {
             let mut core = self.core();
@@ -352,6 +352,11 @@ fn budget_status(grid: &OpenGrid, application: &str, stats: cache::BudgetStats) 
         reclaimed: stats.reclaimed,
         failed: stats.failed,
     }
+}
+
+/// The time, which tests may simulate.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 /// The size of an element of that type in bytes, as the protocol counts it.

@@ -122,7 +122,7 @@ fn mix(number: u64) -> u64 {
 }
 
 /// The range of the noise, with which Zstandard makes 1.6 bytes one.
-const NOISE: f32 = 16.0;
+const NOISE: f32 = 32.0;
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,7 @@ mod peer;
 use crate::{
     description::{DatasetDescription, DatasetEntry},
     link::{Answer, LinkError, LinkStatus, Question, Remote},
-    node::{GridKey, Node, OpenGrid, OpenGridError, Upstream},
+    node::{GridKey, Lease, Node, OpenGrid, OpenGridError, Upstream},
     wire::{Denial, DenialReason, GridOf, NodeStatus, Run},
 };
 pub(crate) use local::Local;
@@ -120,6 +120,13 @@ impl Library {
         }
     }
 
+    /// Ends the links to other nodes.
+    pub(crate) async fn close(&self) {
+        if let Source::Remote(remote) = &self.source {
+            remote.close().await;
+        }
+    }
+
     /// The facts about a dataset as they are now.
     ///
     /// # Errors
@@ -145,7 +152,7 @@ impl Library {
         array: u32,
         grid: &GridOf,
         application: &str,
-    ) -> Result<(Arc<OpenGrid>, BudgetId), OpenError> {
+    ) -> Result<(Lease, BudgetId), OpenError> {
         let generation = description.generation;
         let key = GridKey { dataset: description.name.as_str().into(), array, grid: grid.clone(), generation };
         let summary = description.arrays.get(array as usize).ok_or(OpenError::NoArray { array })?;
@@ -169,7 +176,7 @@ impl Library {
         generation: u64,
         application: &str,
         peer: &Peer,
-    ) -> Result<(Arc<OpenGrid>, BudgetId), Denial> {
+    ) -> Result<(Lease, BudgetId), Denial> {
         let known = self.described().get(dataset).filter(|known| known.generation == generation).cloned();
         let is_allowed = match &self.source {
             Source::Local(local) => local.may_read(dataset, peer),

@@ -180,6 +180,14 @@ impl ReaderProtocol {
         }
     }
 
+    /// Nobody reads a grid any more. Returns its wanted blocks, which do not come.
+    pub(super) fn close(&mut self, grid: &OpenGrid) -> Vec<BlockId> {
+        let Some(handle) = self.handles.remove(&grid.id) else { return Vec::new() };
+        self.grids.remove(&handle);
+        self.frames.push_back(ReaderFrame::Close { handle });
+        self.unwant(grid.id)
+    }
+
     /// Asks for blocks to be had ready by the peer.
     pub(super) fn warm(&mut self, grid: &Arc<OpenGrid>, runs: impl Iterator<Item = Vec<Run>>) {
         let handle = self.name(grid);
@@ -350,16 +358,22 @@ impl ReaderProtocol {
     fn end(&mut self, handle: Handle, denial: Option<Denial>) -> Event {
         let Some(grid) = self.grids.remove(&handle) else { return Event::Nothing };
         self.handles.remove(&grid.id);
+        let blocks = self.unwant(grid.id);
+        Event::Ended { grid, blocks, denial }
+    }
+
+    /// Forgets the wanted blocks of a grid.
+    fn unwant(&mut self, dataset: DatasetId) -> Vec<BlockId> {
         let mut blocks: Vec<BlockId> = Vec::new();
         self.wanted.retain(|block, state| {
-            let is_of = block.dataset == grid.id;
+            let is_of = block.dataset == dataset;
             if is_of {
                 self.asked -= usize::from(state.asked.is_some());
                 blocks.push(*block);
             }
             !is_of
         });
-        Event::Ended { grid, blocks, denial }
+        blocks
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     encoding::{self, Chooser, Coder, LinkLoad},
     library::{Library, Peer},
-    node::{Failure, Node, OpenGrid, Pinned, Receiver},
+    node::{Failure, Lease, Node, OpenGrid, Pinned, Receiver},
     wire::{
         BlockHeader, Denial, DenialReason, Encoding, Encodings, Handle, ReaderFrame, RefusedReason,
         Run, ServerFrame, Urgency, VERSION, Welcome, WireFault, check_description, runs_of,
@@ -50,7 +50,7 @@ struct State {
 
 /// An array that the peer reads.
 struct Served {
-    grid: Arc<OpenGrid>,
+    grid: Lease,
     budget: BudgetId,
     chooser: Chooser,
 }
@@ -195,7 +195,7 @@ impl ServerLink {
         }
         let (key, pinned) = state.queue.next(urgency)?;
         let served = state.handles.get(&key.0).expect("a handle ends with its blocks");
-        Some(Outgoing::Block(key, Arc::clone(&served.grid), pinned))
+        Some(Outgoing::Block(key, Arc::clone(&*served.grid), pinned))
     }
 
     /// The message of a block. The block's slots are given back.
@@ -355,9 +355,9 @@ impl ServerLink {
             let (key, served) = {
                 let mut state = self.state();
                 let Some(key) = state.queue.begin() else { return };
-                (key, state.handles.get(&key.0).map(|served| served.budget))
+                (key, state.handles.get(&key.0).map(|served| (Arc::clone(&*served.grid), served.budget)))
             };
-            let Some(budget) = served else {
+            let Some((grid, budget)) = served else {
                 self.drop_blocks([key]);
                 continue;
             };
@@ -367,6 +367,8 @@ impl ServerLink {
                     let unwanted = self.state().queue.requested(key, request);
                     unwanted.into_iter().for_each(|request| self.node.cancel(request));
                 }
+                // The budget of a grid ends with it.
+                Err(_) if grid.is_stale() => self.tell_stale(key.0),
                 Err(error) => self.fault(key, WireFault::Missing, words(&error)),
             }
         }
@@ -391,7 +393,7 @@ impl ServerLink {
     }
 
     fn served(&self, handle: Handle) -> Option<(Arc<OpenGrid>, BudgetId)> {
-        self.state().handles.get(&handle).map(|served| (Arc::clone(&served.grid), served.budget))
+        self.state().handles.get(&handle).map(|served| (Arc::clone(&*served.grid), served.budget))
     }
 
     /// The link is over.

@@ -21,7 +21,7 @@ pub(crate) use core::ReaderKey;
 use core::Core;
 use effects::Effects;
 pub(crate) use failure::Failure;
-pub(crate) use grid::{GridKey, OpenGrid, Upstream};
+pub(crate) use grid::{GridKey, Lease, OpenGrid, Upstream};
 pub(crate) use pinned::{Pinned, Receiver};
 pub(crate) use reading::ReadingError;
 use rails_array::{BlockGrid, BlockIndex, Grid, GridError, Region, Selection, Shape};
@@ -141,11 +141,11 @@ impl Node {
 
     /// Divides an array, or finds the division that is there.
     pub(crate) fn open_grid(
-        &self,
+        self: &Arc<Self>,
         key: &GridKey,
         array: &ArrayDescription,
         upstream: &Arc<dyn Upstream>,
-    ) -> Result<Arc<OpenGrid>, OpenGridError> {
+    ) -> Result<Lease, OpenGridError> {
         let GridOf { region, block_shape } = &key.grid;
         let whole = Region::whole(&array.shape);
         if let Some(region) = region
@@ -157,12 +157,12 @@ impl Node {
         let layout = Arc::new(Grid::new(blocks));
         let name = array.name.as_str().into();
         let (dtype, upstream) = (array.dtype, Arc::clone(upstream));
-        self.core().open_grid(key, |id| OpenGrid::new(id, key.clone(), layout, dtype, name, upstream))
+        self.step(|core, _| core.open_grid(key, |id| OpenGrid::new(id, key.clone(), layout, dtype, name, upstream)))
     }
 
     /// The memory of an application for an array. An application has one budget for each array.
-    pub(crate) fn budget(&self, grid: &OpenGrid, application: &str) -> Result<BudgetId, DeclareError> {
-        self.core().budget(grid, application, Limits::default(), Policy::Lru)
+    pub(crate) fn budget(self: &Arc<Self>, grid: &OpenGrid, application: &str) -> Result<BudgetId, DeclareError> {
+        self.step(|core, _| core.budget(grid, application, Limits::default(), Policy::Lru))
     }
 
     /// A reader that watches the regions which one job reads.

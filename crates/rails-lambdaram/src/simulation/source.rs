@@ -63,10 +63,11 @@ impl SimulatedSource {
             fill_value: None,
             attributes: Attributes::new(),
         };
+        let generation = self.files.generation.load(Ordering::Relaxed);
         Arc::new(DatasetDescription {
             name: DATASET.into(),
-            generation: self.files.generation.load(Ordering::Relaxed),
-            digest: [7; 32],
+            generation,
+            digest: [generation as u8; 32],
             attributes: Attributes::new(),
             arrays: vec![ArraySummary { description, block_shape: shape(BLOCK), inline: None }],
         })
@@ -124,6 +125,8 @@ impl Upstream for SimulatedUpstream {
     fn raise(&self, _: &Arc<OpenGrid>, _: &[BlockId]) {}
 
     fn recall(&self, _: &Arc<OpenGrid>, _: BudgetId) {}
+
+    fn close(&self, _: &Arc<OpenGrid>) {}
 
     fn path(&self) -> Path {
         Path {

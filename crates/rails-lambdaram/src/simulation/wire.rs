@@ -4,6 +4,7 @@ use crate::{
     library::{Library, Peer},
     link::{LinkReceiver, LinkSender, serve},
     node::Node,
+    wire::BlockHeader,
 };
 use bytes::Bytes;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
@@ -36,7 +37,7 @@ pub(crate) struct WireSender {
     connection: Arc<Connection>,
     messages: UnboundedSender<(Instant, Bytes)>,
     delay: Duration,
-    /// Changes a byte of a message now and then.
+    /// Changes a byte of a block now and then.
     damage: Option<Arc<Mutex<ChaCha8Rng>>>,
 }
 
@@ -127,9 +128,10 @@ impl WireSender {
         let mut message = message;
         if let Some(damage) = &self.damage {
             let mut random = damage.lock().unwrap();
-            if random.random_bool(0.02) {
+            // Of a lie about the array itself nobody could know.
+            if message.len() > BlockHeader::BYTES && message[0] == 3 && random.random_bool(0.05) {
                 let mut bytes = message.to_vec();
-                let at = random.random_range(0..bytes.len());
+                let at = random.random_range(BlockHeader::BYTES..bytes.len());
                 bytes[at] ^= 1 << random.random_range(0..8_u8);
                 message = bytes.into();
             }

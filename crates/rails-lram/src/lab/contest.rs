@@ -10,6 +10,7 @@ use super::{
     weather::SHEAR_LEVELS,
 };
 use anyhow::{Context, Result, bail, ensure};
+use rails_cli::print;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use rails_lab::{EmulatedLink, LinkLab, Side};
 use rails_topo::Bandwidth;
@@ -57,13 +58,13 @@ impl Contest {
             contenders.shuffle(&mut order);
             for contender in &contenders {
                 let sample = self.measure(case, contender, round)?;
-                eprintln!(
+                print::note(format_args!(
                     "{case:?} {round}/{}: {}: {:.3} s{}",
                     self.rounds,
                     contender.name,
                     sample.figures.seconds,
                     if contender.scale() > 1.0 { " for a part of the steps" } else { "" }
-                );
+                ));
                 samples.push(sample);
             }
         }
@@ -76,7 +77,7 @@ impl Contest {
             return false;
         }
         if let Some(reason) = rival.absence() {
-            eprintln!("NOT MEASURED: {}: {reason}", contender.name);
+            print::note(format_args!("NOT MEASURED: {}: {reason}", contender.name));
             return false;
         }
         true
@@ -91,7 +92,7 @@ impl Contest {
             if drops == 0 {
                 return Ok(sample);
             }
-            eprintln!("VOID: {case:?}: {}: the line lost {drops} frames unplanned", contender.name);
+            print::note(format_args!("VOID: {case:?}: {}: the line lost {drops} frames unplanned", contender.name));
         }
         bail!("{case:?}, {}: {MAX_VOID_RUNS} runs in a row were void: the machine is too busy", contender.name)
     }
@@ -148,13 +149,13 @@ impl Contest {
         };
         let mut command = lab.side(Side::B).command(&self.program);
         let scheme = if contender.celeritas { "celeritas://" } else { "" };
-        command.arg("lab-server").arg(data).args(["--listen", &format!("{scheme}{address}:{PORT}")]);
+        command.arg("serve").arg(data).args(["--insecure", "--listen", &format!("{scheme}{address}:{PORT}")]);
         if contender.celeritas {
             // A frame of 1,514 bytes has a packet of 1,500; the rest is for the ends' own frames.
             command.args(["--rate", &format!("{}bit", rate / 100 * 99)]);
         }
         let mut server = Process::start(command)?;
-        server.wait_for("serving at")?;
+        server.wait_for("serving ")?;
         Ok(server)
     }
 

@@ -5,6 +5,7 @@ use super::{
     zarr::Store,
 };
 use anyhow::{Context, Result};
+use rails_cli::print;
 use rails_formats::map_binary::{Layout, Writer};
 use serde_json::json;
 use std::{
@@ -27,7 +28,7 @@ impl Data {
         if mark.exists() {
             return Ok(data);
         }
-        eprintln!("writing 2.1 GB of data to {}", data.root.display());
+        print::note(format_args!("writing 2.1 GB of data to {}", data.root.display()));
         data.write_maps()?;
         data.write_variables()?;
         for store in Store::ALL {

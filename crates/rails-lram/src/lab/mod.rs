@@ -11,7 +11,6 @@ mod process;
 mod reader;
 mod report;
 mod rivals;
-mod server;
 mod spread;
 mod weather;
 mod zarr;
@@ -21,13 +20,13 @@ use case::Case;
 use clap::ValueEnum;
 use contest::Contest;
 use data::Data;
+use rails_cli::{duration, exit::Exit, print};
 use rails_lab::LinkLab;
 use rails_topo::Bandwidth;
 pub(crate) use reader::{ReaderArgs, read};
 use report::{CaseReport, Report};
 use rivals::{Rivals, Venv};
-pub(crate) use server::{ServerArgs, serve};
-use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
+use std::{fs, path::PathBuf, time::Duration};
 
 /// Compare with other readers of far arrays, over an emulated line (needs root)
 ///
@@ -52,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "RATE", default_value = "500mbit")]
     rate: Bandwidth,
     /// The line's round-trip time
-    #[arg(long, value_name = "TIME", default_value = "19ms", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "19ms", value_parser = duration::parse)]
     rtt: Duration,
     /// The probability that a frame is lost, each way
     #[arg(long, value_name = "P", default_value_t = 0.0)]
@@ -75,7 +74,7 @@ pub(crate) struct Args {
 }
 
 /// Runs the cases and prints the report. The exit code says whether every goal is met.
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<Exit> {
     ensure!((0.0..1.0).contains(&args.loss), "--loss {}: a probability is from 0 to 1", args.loss);
     LinkLab::check()?;
     fs::create_dir_all(&args.folder).with_context(|| format!("make {}", args.folder.display()))?;
@@ -105,9 +104,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             fs::write(path, json).with_context(|| format!("write {}", path.display()))?;
         }
     }
-    print!("{report}");
+    print::result(&report)?;
     if !args.keep {
         contest.data.remove()?;
     }
-    Ok(if report.is_met() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.is_met() { Exit::Done } else { Exit::Failed })
 }

@@ -5,11 +5,11 @@ use super::{
     weather::Digest,
 };
 use anyhow::{Context, Result};
+use rails_cli::{exit::Exit, print};
 use rails_array::{Region, Selection, Shape};
 use rails_lambdaram::{Array, Site, SiteOptions};
 use rails_multirail::Security;
 use std::{
-    process::ExitCode,
     thread,
     time::{Duration, Instant},
 };
@@ -23,15 +23,15 @@ pub(crate) struct ReaderArgs {
 }
 
 /// Carries out the plan, and prints its figures.
-pub(crate) fn read(args: &ReaderArgs) -> Result<ExitCode> {
+pub(crate) fn read(args: &ReaderArgs) -> Result<Exit> {
     let plan: Plan = serde_json::from_str(&args.plan).context("the plan is no JSON of one")?;
     let runtime = Runtime::new().context("start a runtime")?;
     let figures = match plan.way {
         Way::Open => open(&runtime, &plan),
         _ => read_steps(&runtime, &plan),
     }?;
-    println!("{}", serde_json::to_string(&figures)?);
-    Ok(ExitCode::SUCCESS)
+    print::result(serde_json::to_string(&figures)? + "\n")?;
+    Ok(Exit::Done)
 }
 
 fn read_steps(runtime: &Runtime, plan: &Plan) -> Result<Figures> {

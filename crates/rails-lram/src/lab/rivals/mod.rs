@@ -1,6 +1,7 @@
 //! The rivals: programs of Python, with libraries from PyPI in a virtual environment of their own.
 
 use anyhow::{Context, Result, ensure};
+use rails_cli::print;
 use clap::ValueEnum;
 use serde::Serialize;
 use std::{
@@ -74,7 +75,7 @@ impl Venv {
         let venv = Self { folder: folder.join("venv"), scripts: folder.join("scripts") };
         let mark = venv.folder.join("complete");
         if fs::read_to_string(&mark).ok().as_deref() != Some(&PACKAGES.join(" ")) {
-            eprintln!("installing {} from PyPI into {}", PACKAGES.join(", "), venv.folder.display());
+            print::note(format_args!("installing {} from PyPI into {}", PACKAGES.join(", "), venv.folder.display()));
             run(Command::new("python3").args(["-m", "venv"]).arg(&venv.folder))?;
             run(Command::new(venv.folder.join("bin/pip")).args(["install", "--quiet"]).args(PACKAGES))?;
             fs::write(&mark, PACKAGES.join(" ")).with_context(|| format!("write {}", mark.display()))?;

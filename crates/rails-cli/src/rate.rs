@@ -6,7 +6,7 @@ use rails_topo::{Bandwidth, ParseQuantityError};
 ///
 /// # Errors
 /// The fault of the text.
-pub(crate) fn parse(text: &str) -> Result<Bandwidth, String> {
+pub fn parse(text: &str) -> Result<Bandwidth, String> {
     let rate: Bandwidth = text.parse().map_err(|error: ParseQuantityError| error.to_string())?;
     match rate.as_bits_per_second() {
         0 => Err("a rate of 0 sends nothing".to_owned()),

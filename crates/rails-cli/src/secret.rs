@@ -2,7 +2,7 @@
 
 use crate::{
     exit::{Help, Helped},
-    print,
+    print::{self, program},
 };
 use anyhow::{Context, Result};
 use rails_multirail::{Secret, Security};
@@ -20,7 +20,7 @@ use std::{
 #[command(
     next_help_heading = "Who may join (one of these, or the secret itself in the environment variable RAILS_SECRET)"
 )]
-pub(crate) struct JoinArgs {
+pub struct JoinArgs {
     /// File with the secret that both ends share, at least 16 bytes; a newline at its end does not
     /// count
     #[arg(long, value_name = "PATH", conflicts_with = "insecure")]
@@ -36,12 +36,15 @@ pub(crate) struct JoinArgs {
 impl JoinArgs {
     /// The security of streams, and the flag that chose it; `tls` is the choice of TLS's flags.
     /// Warns on stderr of unsafe choices.
-    pub(crate) fn security(&self, tls: Option<(&'static str, Security)>) -> Result<Security> {
+    ///
+    /// # Errors
+    /// None is stated, or two are, or the secret cannot be used.
+    pub fn security(&self, tls: Option<(&'static str, Security)>) -> Result<Security> {
         match (tls, env::var_os(VARIABLE)) {
             (Some((_, tls)), None) => Ok(tls),
             (Some((flag, _)), Some(_)) => Err(Helped::usage(
                 format_args!("two answers to who may join: {VARIABLE} is set, and {flag} is given"),
-                format!("leave one out; `env -u {VARIABLE} rails-bench ...` runs without the variable"),
+                leave_one_out(),
             )),
             (None, _) => match self.secret()? {
                 Some(secret) if self.encrypt => encrypted(secret),
@@ -52,6 +55,16 @@ impl JoinArgs {
                 }
             },
         }
+    }
+
+    /// The security of streams, as [`security`](Self::security) has it; `None` if neither a flag
+    /// nor the variable states one.
+    ///
+    /// # Errors
+    /// As [`security`](Self::security).
+    pub fn stated(&self, tls: Option<(&'static str, Security)>) -> Result<Option<Security>> {
+        let is_silent = tls.is_none() && env::var_os(VARIABLE).is_none() && self.secret_file.is_none();
+        if is_silent && !self.insecure && !self.encrypt { Ok(None) } else { self.security(tls).map(Some) }
     }
 
     /// The secret that both ends share; `None` if there is none.
@@ -75,7 +88,7 @@ impl JoinArgs {
                 format_args!(
                     "two answers to who may join: {VARIABLE} is set, and --secret-file or --insecure is given"
                 ),
-                format!("leave one out; `env -u {VARIABLE} rails-bench ...` runs without the variable"),
+                leave_one_out(),
             )),
         }
     }
@@ -88,7 +101,10 @@ fn encrypted(secret: Secret) -> Result<Security> {
 
 #[cfg(not(feature = "encryption"))]
 fn encrypted(_: Secret) -> Result<Security> {
-    Err(Helped::usage("--encrypt: this build does not encrypt", "build rails-bench with its feature `encryption`"))
+    Err(Helped::usage(
+        "--encrypt: this build does not encrypt",
+        format!("build {} with its feature `encryption`", program()),
+    ))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
@@ -121,6 +137,11 @@ fn pre_shared(mut secret: Vec<u8>, from: &str) -> Result<Secret> {
         secret.pop_if(|byte| *byte == b'\r');
     }
     Secret::pre_shared(&secret).map_err(|error| Helped::usage(format_args!("{from}: {error}"), MAKE_ONE))
+}
+
+/// The remedy for two answers.
+fn leave_one_out() -> String {
+    format!("leave one out; `env -u {VARIABLE} {} ...` runs without the variable", program())
 }
 
 /// The remedy for a secret that is missing or too short.

@@ -4,8 +4,11 @@ use anyhow::Result;
 use rails_multirail::Security;
 
 /// One end's flags of TLS.
-pub(crate) trait TlsArgs: clap::Args {
+pub trait TlsArgs: clap::Args {
     /// No TLS.
+    ///
+    /// # Errors
+    /// None.
     fn security(&self) -> Result<Option<(&'static str, Security)>> {
         Ok(None)
     }
@@ -13,11 +16,11 @@ pub(crate) trait TlsArgs: clap::Args {
 
 /// The end that listens.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct ServerTls {}
+pub struct ServerTls {}
 
 /// The end that connects.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct ClientTls {}
+pub struct ClientTls {}
 
 impl TlsArgs for ServerTls {}
 

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 
 /// Prints trace events to stderr, one line each: warnings, from the rails crates also debugging
 /// (`-v`) and tracing (`-vv`). Environment variables have no effect.
-pub(crate) fn to_stderr(verbose: u8) {
+pub fn to_stderr(verbose: u8) {
     use tracing_subscriber::{
         Layer,
         filter::{LevelFilter, Targets},

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 ///
 /// The second thread is not a worker of a multi-thread runtime, which panics if the system refuses
 /// a thread.
-pub(crate) fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
+pub fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
     try_runtime_descriptors().context("no tokio runtime")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no tokio runtime")?;
     let handle = runtime.handle().clone();
@@ -35,7 +35,7 @@ pub(crate) fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T>
 ///
 /// # Errors
 /// The system's, with the limits that may be the cause.
-pub(crate) fn start<T: Send + 'static>(work: &str, run: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
+pub fn start<T: Send + 'static>(work: &str, run: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
     let thread = Builder::new().name(work.to_owned()).spawn(run).map_err(name_thread_limits);
     thread.with_context(|| format!("no thread for `{work}`"))
 }
@@ -45,7 +45,7 @@ pub(crate) fn start<T: Send + 'static>(work: &str, run: impl FnOnce() -> T + Sen
 ///
 /// # Errors
 /// As [`start`].
-pub(crate) async fn aside<T: Send + 'static>(work: &str, run: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+pub async fn aside<T: Send + 'static>(work: &str, run: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let (done, result) = oneshot::channel();
     // The task that awaits the result may have been dropped.
     start(work, move || drop(done.send(run())))?;
@@ -57,7 +57,7 @@ pub(crate) async fn aside<T: Send + 'static>(work: &str, run: impl FnOnce() -> T
 ///
 /// # Errors
 /// As [`start`].
-pub(crate) fn try_one_for_each_cpu() -> Result<()> {
+pub fn try_one_for_each_cpu() -> Result<()> {
     let cpus = available_parallelism().map_or(1, usize::from);
     let all_run = Arc::new(Barrier::new(cpus + 1));
     let mut threads = Vec::new();

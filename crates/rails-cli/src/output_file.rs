@@ -17,7 +17,7 @@ use tempfile::Builder;
 ///
 /// # Errors
 /// The operating system's error.
-pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
+pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
     let contents = contents.as_ref();
     match path.metadata() {
         Ok(former) if former.is_file() && former.nlink() == 1 && !is_open_file(path) => {

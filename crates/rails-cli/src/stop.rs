@@ -15,7 +15,7 @@ use tokio::{
 
 /// The requests of the user, or of the service manager, to end. Clones receive them too.
 #[derive(Debug, Clone)]
-pub(crate) struct Stop(watch::Receiver<Option<Signal>>);
+pub struct Stop(watch::Receiver<Option<Signal>>);
 
 impl Stop {
     /// Handles SIGINT, SIGTERM, SIGHUP and SIGXCPU from now on, except those that the program was
@@ -25,7 +25,7 @@ impl Stop {
     ///
     /// # Errors
     /// The operating system's error.
-    pub(crate) fn on_signals() -> io::Result<Self> {
+    pub fn on_signals() -> io::Result<Self> {
         let (stop, stopped) = watch::channel(None);
         let ignored = Ignored::by_this_process();
         for asked in [Signal::Interrupt, Signal::Terminate, Signal::HangUp, Signal::CpuTime] {
@@ -55,7 +55,7 @@ impl Stop {
     }
 
     /// Waits for a signal.
-    pub(crate) async fn requested(&mut self) -> Signal {
+    pub async fn requested(&mut self) -> Signal {
         match self.0.wait_for(Option::is_some).await.map(|signal| *signal) {
             Ok(Some(signal)) => signal,
             // No task takes signals: all of them are ignored, or the runtime is being taken down.
@@ -67,7 +67,7 @@ impl Stop {
     ///
     /// # Errors
     /// [`Stopped`], or the work's failure.
-    pub(crate) async fn or<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+    pub async fn or<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             // Signals come first: the peer may have ended by the same signal.
             biased;
@@ -81,7 +81,7 @@ impl Stop {
     ///
     /// # Errors
     /// [`Stopped`], or the reason why no stream was opened.
-    pub(crate) async fn unless_opened<T>(
+    pub async fn unless_opened<T>(
         &mut self,
         open: impl Future<Output = Result<(MultiRailStream, T)>>,
     ) -> Result<(MultiRailStream, T)> {
@@ -102,7 +102,7 @@ impl Stop {
     ///
     /// # Errors
     /// [`Stopped`], or the work's failure.
-    pub(crate) async fn unless<T>(
+    pub async fn unless<T>(
         &mut self,
         mut stream: MultiRailStream,
         work: impl AsyncFnOnce(&mut MultiRailStream) -> Result<T>,
@@ -120,7 +120,7 @@ impl Stop {
     ///
     /// # Errors
     /// As [`unless`](Self::unless).
-    pub(crate) async fn unless_messages<T>(
+    pub async fn unless_messages<T>(
         &mut self,
         mut messages: MessageStream,
         work: impl AsyncFnOnce(&mut MultiRailMessages) -> Result<T>,
@@ -135,7 +135,7 @@ impl Stop {
     }
 
     /// The signal, if one has come.
-    pub(crate) fn so_far(&self) -> Option<Signal> {
+    pub fn so_far(&self) -> Option<Signal> {
         *self.0.borrow()
     }
 }
@@ -144,7 +144,7 @@ impl Stop {
 /// [`Exit`](crate::Exit).
 #[derive(Debug, thiserror::Error)]
 #[error("a signal ended it")]
-pub(crate) struct Stopped(pub(crate) Signal);
+pub struct Stopped(pub Signal);
 
 fn kind(signal: Signal) -> SignalKind {
     match signal {

@@ -11,15 +11,18 @@ use std::{
 };
 
 /// One end's flags of TLS.
-pub(crate) trait TlsArgs: clap::Args {
+pub trait TlsArgs: clap::Args {
     /// TLS, if it is requested, and the flag that requested it.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is not what the flag takes.
     fn security(&self) -> Result<Option<(&'static str, Security)>>;
 }
 
 /// The end that listens.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "TLS, instead of a secret")]
-pub(crate) struct ServerTls {
+pub struct ServerTls {
     /// File with this end's certificate and those that it was signed by (PEM): encrypt by TLS 1.3
     #[arg(long, value_name = "PATH", requires = "tls_key", conflicts_with_all = ["insecure", "secret_file", "encrypt"])]
     tls_cert: Option<PathBuf>,
@@ -35,7 +38,7 @@ pub(crate) struct ServerTls {
 /// The end that connects.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "TLS, instead of a secret")]
-pub(crate) struct ClientTls {
+pub struct ClientTls {
     /// File with the authorities (PEM) of which one has signed the peer's certificate: encrypt by
     /// TLS 1.3
     #[arg(

@@ -7,7 +7,7 @@ use std::time::Duration;
 ///
 /// # Errors
 /// The fault of the text.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+pub fn parse(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -24,12 +24,13 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * scale).map_err(|_| format!("`{text}` is more than fits"))
 }
 
-pub(crate) fn microseconds(time: Duration) -> f64 {
+/// Microseconds.
+pub fn microseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
 /// Writes whole nanoseconds.
-pub(crate) fn nanoseconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+pub fn nanoseconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(time.as_nanos() as u64)
 }
 

@@ -100,7 +100,7 @@ fn is_emfile(cause: &(dyn Error + 'static)) -> bool {
 
 /// [`explain`]s an error of a command that goes on, once a minute per text at most: others decide
 /// how often it comes.
-pub(crate) fn explain_seldom(error: &anyhow::Error) {
+pub fn explain_seldom(error: &anyhow::Error) {
     match EXPLAINED.due(Instant::now(), &format!("{error:#}")) {
         Some(_) => drop(explain(error)),
         None => tracing::debug!(error = format!("{error:#}"), "an error that was explained before"),
@@ -140,7 +140,7 @@ fn unmade<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a ConnectError> {
 }
 
 /// A remedy for a connection that this machine refused to make.
-pub(crate) fn help_for_connection(error: &ConnectError) -> Option<&'static str> {
+pub fn help_for_connection(error: &ConnectError) -> Option<&'static str> {
     let (ConnectError::Call { source, .. } | ConnectError::LocalEnd(BindEndError::Address { source, .. })) = error
     else {
         return None;
@@ -157,7 +157,7 @@ pub(crate) fn help_for_connection(error: &ConnectError) -> Option<&'static str> 
 
 /// An error with a remedy for the user. The text is that of the error.
 #[derive(Debug)]
-pub(crate) struct Helped {
+pub struct Helped {
     error: anyhow::Error,
     help: String,
     usage: bool,
@@ -165,13 +165,14 @@ pub(crate) struct Helped {
 
 impl Helped {
     /// An error of the command line.
-    pub(crate) fn usage(error: impl fmt::Display, help: impl Into<String>) -> anyhow::Error {
+    pub fn usage(error: impl fmt::Display, help: impl Into<String>) -> anyhow::Error {
         Self { error: anyhow::anyhow!("{error}"), help: help.into(), usage: true }.into()
     }
 }
 
 /// Adds a remedy to an error.
-pub(crate) trait Help {
+pub trait Help {
+    /// The error with this remedy, which does not change its text.
     fn help(self, help: impl Into<String>) -> anyhow::Error;
 }
 
@@ -194,7 +195,7 @@ impl Error for Helped {
 }
 
 /// A remedy where the kernel finds no free port.
-pub(crate) const PORTS_TAKEN: &str = "every local port may be taken: `ss -tan` lists them, and `sysctl \
+pub const PORTS_TAKEN: &str = "every local port may be taken: `ss -tan` lists them, and `sysctl \
                                       net.ipv4.ip_local_port_range` has their range";
 
 /// The errors that were explained.

@@ -1,7 +1,7 @@
 //! Progress bars.
 
 use crate::thread;
-pub(crate) use indicatif::ProgressBar as Bar;
+pub use indicatif::ProgressBar as Bar;
 use indicatif::{MultiProgress, ProgressStyle};
 use std::{sync::LazyLock, thread::sleep, time::Duration};
 
@@ -9,12 +9,12 @@ use std::{sync::LazyLock, thread::sleep, time::Duration};
 static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
 /// Writes to the terminal with the bars out of the way.
-pub(crate) fn suspend<T>(write: impl FnOnce() -> T) -> T {
+pub fn suspend<T>(write: impl FnOnce() -> T) -> T {
     BARS.suspend(write)
 }
 
 /// A bar of bytes on stderr, which is a terminal.
-pub(crate) fn shown() -> Bar {
+pub fn shown() -> Bar {
     let style = ProgressStyle::with_template(
         "{bar:30} {binary_bytes}/{binary_total_bytes}  {binary_bytes_per_sec}  {eta} left  {wide_msg}",
     )

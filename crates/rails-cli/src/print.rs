@@ -5,15 +5,16 @@ use crate::bar;
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Row, Table, presets::UTF8_HORIZONTAL_ONLY};
 use std::{
-    fmt,
+    env, fmt,
     io::{self, Write},
+    path::{Path, PathBuf},
 };
 
 /// Writes a result to stdout.
 ///
 /// # Errors
 /// The operating system's error. A reader that is gone (`rails-bench topo | head -1`) is no error.
-pub(crate) fn result(text: impl fmt::Display) -> Result<()> {
+pub fn result(text: impl fmt::Display) -> Result<()> {
     let written = bar::suspend(|| {
         let mut out = io::stdout().lock();
         write!(out, "{text}")?;
@@ -26,14 +27,21 @@ pub(crate) fn result(text: impl fmt::Display) -> Result<()> {
 }
 
 /// Writes a line to stderr. A failure is ignored, because there is no other place to report it.
-pub(crate) fn note(line: impl fmt::Display) {
+pub fn note(line: impl fmt::Display) {
     bar::suspend(|| {
         let _ = writeln!(io::stderr(), "{line}");
     });
 }
 
+/// The name of the program, as it was started.
+pub fn program() -> String {
+    let path = env::args_os().next().map(PathBuf::from);
+    let name = path.as_deref().and_then(Path::file_name);
+    name.map_or_else(|| "the program".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
 /// A table whose first `names` columns name a case, and whose others have figures.
-pub(crate) fn table(names: usize, header: impl Into<Row>) -> Table {
+pub fn table(names: usize, header: impl Into<Row>) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_HORIZONTAL_ONLY);
     table.set_header(header);

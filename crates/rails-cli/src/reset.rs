@@ -9,17 +9,17 @@ use tokio::{
 
 /// Waits for the end of a stream: its lanes have sent their last frames, and are closed.
 #[derive(Debug)]
-pub(crate) struct LanesClosed(Receiver<StreamEvent>);
+pub struct LanesClosed(Receiver<StreamEvent>);
 
 impl LanesClosed {
     /// The events of a stream that is still open.
-    pub(crate) fn of(stream: &MultiRailStream) -> Self {
+    pub fn of(stream: &MultiRailStream) -> Self {
         Self(stream.subscribe())
     }
 
     /// Waits until the stream's lanes have closed, for [`MAX_WAIT`] at most: a lane whose peer
     /// accepts no bytes does not keep the process alive.
-    pub(crate) async fn wait(mut self) {
+    pub async fn wait(mut self) {
         // The channel of a stream's events is closed with the last of its lanes.
         let gone = async { while !matches!(self.0.recv().await, Err(RecvError::Closed)) {} };
         if timeout(MAX_WAIT, gone).await.is_err() {
@@ -29,8 +29,9 @@ impl LanesClosed {
 }
 
 /// A stream of messages.
-pub(crate) struct MessageStream {
-    pub(crate) messages: MultiRailMessages,
+pub struct MessageStream {
+    /// The stream.
+    pub messages: MultiRailMessages,
     closed: LanesClosed,
 }
 
@@ -39,24 +40,24 @@ impl MessageStream {
     ///
     /// # Errors
     /// The reason why the stream cannot carry messages.
-    pub(crate) fn new(stream: MultiRailStream) -> io::Result<Self> {
+    pub fn new(stream: MultiRailStream) -> io::Result<Self> {
         let closed = LanesClosed::of(&stream);
         Ok(Self { messages: stream.into_messages()?, closed })
     }
 
     /// Resets the stream, and waits until its lanes have closed, [`MAX_WAIT`] at most.
-    pub(crate) async fn reset(self) {
+    pub async fn reset(self) {
         self.messages.abort();
         self.closed.wait().await;
     }
 }
 
 /// Resets a stream, and waits until its lanes have closed, [`MAX_WAIT`] at most.
-pub(crate) async fn reset_stream(stream: MultiRailStream) {
+pub async fn reset_stream(stream: MultiRailStream) {
     let closed = LanesClosed::of(&stream);
     stream.abort();
     closed.wait().await;
 }
 
 /// The time to send a reset: milliseconds on an idle machine, more on a busy one.
-pub(crate) const MAX_WAIT: Duration = Duration::from_secs(3);
+pub const MAX_WAIT: Duration = Duration::from_secs(3);

@@ -1,8 +1,8 @@
 //! The command line.
 
+use crate::commands::{describe, get, ls, serve, status};
 #[cfg(feature = "lab")]
 use crate::lab;
-use crate::commands::{describe, get, ls, serve, status};
 use anyhow::Result;
 use clap::{ArgAction, Parser, Subcommand};
 use rails_cli::{exit::Exit, logs, stop::Stopped};

@@ -141,13 +141,15 @@ impl Case {
 
     /// The goals, on links of this round-trip time.
     pub(crate) fn goals(self, rtt: Duration) -> Vec<Goal> {
-        let faster = |ratio: f64, than: &[&'static str]| Goal::new(LAMBDARAM, Measure::Faster { than: than.to_vec(), ratio });
+        let faster =
+            |ratio: f64, than: &[&'static str]| Goal::new(LAMBDARAM, Measure::Faster { than: than.to_vec(), ratio });
         let within = |who, than, share| Goal::new(who, Measure::Within { than, share });
         let experts = [EXPERT_PLANE, EXPERT_TILE];
         let hits = [Goal::new(LAMBDARAM, Measure::Hits(0.95)), Goal::new(LAMBDARAM, Measure::Waste(0.05))];
         match self {
             Self::Globe => {
-                let mut goals = vec![faster(2.4, &[SEQUENTIAL]), faster(2.4, &[ZARR]), faster(1.2, &experts), faster(1.5, &[DASK])];
+                let mut goals =
+                    vec![faster(2.4, &[SEQUENTIAL]), faster(2.4, &[ZARR]), faster(1.2, &experts), faster(1.5, &[DASK])];
                 goals.extend(hits);
                 goals
             }

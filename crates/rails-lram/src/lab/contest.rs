@@ -10,8 +10,8 @@ use super::{
     weather::SHEAR_LEVELS,
 };
 use anyhow::{Context, Result, bail, ensure};
-use rails_cli::print;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use rails_cli::print;
 use rails_lab::{EmulatedLink, LinkLab, Side};
 use rails_topo::Bandwidth;
 use rand::{SeedableRng, rngs::ChaCha8Rng, seq::SliceRandom};
@@ -116,14 +116,17 @@ impl Contest {
         let output = reader.finish(PATIENCE)?;
         let received = received(&lab)? - before;
         let links = (0..lab.link_count()).map(|link| lab.emulated_counters(link)).collect::<Result<_, _>>()?;
+        let again = |side| anyhow::Ok(lab.transport_counters(side)?.retransmitted_segments);
+        let retransmitted = again(Side::A)? + again(Side::B)?;
         drop(servers);
         let line = output.lines().last().context("the reader printed nothing")?;
         let figures: Figures = serde_json::from_str(line).with_context(|| format!("the reader printed {line}"))?;
-        if contender.way != Way::Open {
-            let expected = self.data.weather.digest(&contender.window, contender.steps.iter().copied()).number();
-            ensure!(figures.digest == expected.to_string(), "{} read other elements than were written", contender.name);
-        }
-        Ok(Sample { round, name: contender.name, figures, received, links, load, seed })
+        let expected = match contender.way {
+            Way::Open => Data::coordinates().to_string(),
+            _ => self.data.weather.digest(&contender.window, contender.steps.iter().copied()).number().to_string(),
+        };
+        ensure!(figures.digest == expected, "{} read other elements than were written", contender.name);
+        Ok(Sample { round, name: contender.name, figures, received, links, retransmitted, load, seed })
     }
 
     fn serve(&self, lab: &LinkLab, contender: &Contender, link: usize, rate: u64) -> Result<Process> {
@@ -131,7 +134,8 @@ impl Contest {
         if let Some(rival) = contender.rival {
             let venv = self.venv.as_ref().context("a rival has an environment")?;
             let mut command = lab.side(Side::B).command(venv.rclone());
-            let folder = if rival == Rival::RcloneMount { self.data.root().join("wind") } else { self.data.root().into() };
+            let folder =
+                if rival == Rival::RcloneMount { self.data.root().join("wind") } else { self.data.root().into() };
             command.args(["serve", "http", "--config", "/dev/null", "--read-only", "--no-modtime", "-q"]);
             command.args(["--addr", &format!("{address}:{HTTP_PORT}")]).arg(folder);
             let mut server = Process::start(command)?;
@@ -168,7 +172,7 @@ impl Contest {
             (Some(Rival::RcloneMount), _) => ("wind", ""),
             (None, Served::Wind) => ("wind", "wind"),
             (None, Served::Variables) => ("variables", ""),
-            (None, Served::Store(store)) => (store.name().trim_end_matches(".zarr"), ""),
+            (None, Served::Store(store)) => (store.name().trim_end_matches(".zarr"), store.name()),
             (Some(_), Served::Variables) => ("variables.zarr", ""),
             (Some(_), Served::Store(store)) => (store.name(), ""),
             (Some(_), Served::Wind) => bail!("{} reads no MAP-Binary", contender.name),

@@ -64,6 +64,11 @@ impl Data {
         Ok(wind_writer(0)?.0.header()?.len())
     }
 
+    /// The sum of the coordinates in the dataset that is only opened.
+    pub(crate) fn coordinates() -> f64 {
+        [STEPS, SMALL_ROWS, SMALL_COLUMNS].into_iter().flat_map(axis).sum()
+    }
+
     /// Takes the files away.
     pub(crate) fn remove(self) -> Result<()> {
         fs::remove_dir_all(&self.root).with_context(|| format!("remove {}", self.root.display()))
@@ -75,10 +80,8 @@ impl Data {
         for step in 0..STEPS {
             let (writer, wind) = wind_writer(step)?;
             let mut file = writer.header()?;
-            let record: Vec<u8> = (0..LEVELS)
-                .flat_map(|level| self.weather.plane(step, level))
-                .flat_map(f32::to_ne_bytes)
-                .collect();
+            let record: Vec<u8> =
+                (0..LEVELS).flat_map(|level| self.weather.plane(step, level)).flat_map(f32::to_ne_bytes).collect();
             file.extend(writer.record(wind, &record)?);
             write(&folder.join(format!("wind-{step:02}.mapb")), &file)?;
         }
@@ -111,7 +114,12 @@ impl Data {
             }
             write(&folder.join(format!("variables-{step:02}.mapb")), &file)?;
         }
-        write(&self.variables(), dataset_file("variables", VARIABLES).as_bytes())?;
+        let mut text = dataset_file("variables", VARIABLES);
+        for axis in ["lat", "lon"] {
+            text +=
+                &format!("\n[[array]]\nname = \"{axis}\"\nformat = \"map-binary\"\nfiles = \"variables-00.mapb\"\n");
+        }
+        write(&self.variables(), text.as_bytes())?;
         self.write_group()
     }
 
@@ -187,8 +195,8 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// The names of the variables in the dataset that is only opened.
-pub(crate) const VARIABLES: [&str; 4] = ["ozone", "pressure", "temperature", "wind"];
+const VARIABLES: [&str; 4] = ["ozone", "pressure", "temperature", "wind"];
 const SMALL_ROWS: usize = 91;
 const SMALL_COLUMNS: usize = 144;
 /// Counts the changes of the files' layout, so that older files are not taken for these.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;

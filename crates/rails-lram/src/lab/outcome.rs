@@ -21,6 +21,8 @@ pub(crate) struct Sample {
     pub(crate) received: u64,
     /// The counts of each link.
     pub(crate) links: Vec<EmulatedCounters>,
+    /// Segments that TCP sent again, at both ends.
+    pub(crate) retransmitted: u64,
     /// The machine's load average over a minute, when the run began.
     pub(crate) load: f64,
     /// The seed of the links.
@@ -64,7 +66,7 @@ impl Outcome {
 /// The share of blocks that were there or on their way when they were asked for, without those of
 /// two steps, from which a reader's stride is seen.
 fn hits(blocks: &Blocks, steps: usize) -> Option<f64> {
-    let asked = blocks.hits + blocks.late_ahead + blocks.misses;
+    let asked = blocks.hits + blocks.ahead_hits + blocks.late_ahead + blocks.misses;
     let first = asked.checked_div(steps as u64)? * 2;
     let later = asked.checked_sub(first).filter(|later| *later > 0)?;
     Some((later as f64 - blocks.misses.saturating_sub(first) as f64) / later as f64)
@@ -84,7 +86,7 @@ mod tests {
 
     #[test]
     fn misses_of_two_steps_are_forgiven() {
-        let blocks = Blocks { hits: 96, misses: 4, ..NONE };
+        let blocks = Blocks { hits: 90, ahead_hits: 6, misses: 4, ..NONE };
         assert_eq!(hits(&blocks, 50), Some(1.0));
         assert_eq!(hits(&Blocks { hits: 48, late_ahead: 0, misses: 52, ..NONE }, 50), Some(0.5));
         assert_eq!(hits(&NONE, 50), None);

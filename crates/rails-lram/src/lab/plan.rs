@@ -60,9 +60,9 @@ pub(crate) struct Figures {
 /// The counters of a reader's cache, in blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Blocks {
-    /// Blocks that were there when they were asked for.
+    /// Blocks that had been used before, and were there.
     pub(crate) hits: u64,
-    /// Of these, blocks that had been fetched ahead.
+    /// Blocks that had come ahead of time, and were used for the first time.
     pub(crate) ahead_hits: u64,
     /// Blocks that were on their way ahead of time.
     pub(crate) late_ahead: u64,
@@ -81,6 +81,6 @@ pub(crate) struct Blocks {
 impl Figures {
     /// The time that was spent waiting for reads.
     pub(crate) fn waited(&self) -> f64 {
-        self.waits.iter().sum()
+        self.waits.iter().fold(0.0, |sum, wait| sum + wait)
     }
 }

@@ -74,7 +74,8 @@ impl Process {
             }
         };
         let output = std::mem::replace(&mut self.output, thread::spawn(|| Ok(String::new())));
-        let output = output.join().expect("reading does not panic").with_context(|| format!("read from {}", self.shown))?;
+        let output =
+            output.join().expect("reading does not panic").with_context(|| format!("read from {}", self.shown))?;
         self.heard.extend(self.said.iter());
         if !status.success() {
             bail!("{} failed: {status}\n{}", self.shown, self.heard.join("\n"));

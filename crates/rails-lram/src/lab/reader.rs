@@ -5,8 +5,8 @@ use super::{
     weather::Digest,
 };
 use anyhow::{Context, Result};
-use rails_cli::{exit::Exit, print};
 use rails_array::{Region, Selection, Shape};
+use rails_cli::{exit::Exit, print};
 use rails_lambdaram::{Array, Site, SiteOptions};
 use rails_multirail::Security;
 use std::{

@@ -6,7 +6,7 @@ use super::{
     goal::Verdict,
     outcome::{Outcome, Sample},
 };
-use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 use serde::Serialize;
 use std::{fmt, fs, thread};
 
@@ -44,7 +44,8 @@ impl Report {
     /// A report without cases.
     pub(crate) fn new(contest: &Contest) -> Self {
         let mbit = contest.rate.as_bits_per_second() as f64 / 1e6;
-        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_else(|error| format!("unknown: {error}"));
+        let kernel =
+            fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_else(|error| format!("unknown: {error}"));
         Self {
             line: format!("{mbit} Mbit/s, RTT {:?}, loss {}, seed {}", contest.rtt, contest.loss, contest.seed),
             congestion: contest.congestion.clone(),
@@ -74,8 +75,17 @@ impl fmt::Display for Report {
             self.rounds
         )?;
         let mut table = Table::new();
-        table.load_style(UTF8_HORIZONTAL_ONLY);
-        table.set_header(["case", "reader", "seconds, median [min..max]", "x of the first", "MB received", "goal", "found", "met"]);
+        table.load_style(ASCII_MARKDOWN);
+        table.set_header([
+            "case",
+            "reader",
+            "seconds, median [min..max]",
+            "x of the first",
+            "MB received",
+            "goal",
+            "found",
+            "met",
+        ]);
         for column in 2..=4 {
             table.column_mut(column).expect("there are eight").set_cell_alignment(CellAlignment::Right);
         }
@@ -95,7 +105,8 @@ impl CaseReport {
         let first = self.outcomes.first().map(|outcome| outcome.seconds.median);
         let mut name = format!("{:?}", self.case);
         for outcome in &self.outcomes {
-            let received = self.samples.iter().filter(|sample| sample.name == outcome.name).map(|sample| sample.received);
+            let received =
+                self.samples.iter().filter(|sample| sample.name == outcome.name).map(|sample| sample.received);
             let received = received.max().unwrap_or(0) as f64 / 1e6;
             let figures = [
                 outcome.name.to_owned(),
@@ -130,15 +141,20 @@ impl CaseReport {
         let Some(sample) = samples.min_by(|a, b| distance(a).total_cmp(&distance(b))) else { return Ok(()) };
         let figures = &sample.figures;
         let waits: Vec<String> = figures.waits.iter().map(|wait| format!("{:.0}", wait * 1e3)).collect();
+        let lateness = sample.links.iter().map(|link| link.from_a.max_lateness.max(link.from_b.max_lateness)).max();
         let megabits = sample.received as f64 * 8.0 / 1e6 / figures.seconds;
         writeln!(
             f,
-            "{:?}, {}: {:.3} s, of it {:.3} opening, {:.3} waiting; {megabits:.0} Mbit/s of frames on average",
+            "{:?}, {}: {:.3} s, of it {:.3} opening, {:.3} waiting; {megabits:.0} Mbit/s of frames on average, \
+             {} segments sent again; the line was late by {:.1} ms at most; load {}",
             self.case,
             first.name,
             figures.seconds,
             figures.opened,
-            figures.waited()
+            figures.waited(),
+            sample.retransmitted,
+            lateness.unwrap_or_default().as_secs_f64() * 1e3,
+            sample.load
         )?;
         if !waits.is_empty() {
             writeln!(f, "  ms of waiting by step: {}", waits.join(" "))?;

@@ -1,8 +1,8 @@
 //! The rivals: programs of Python, with libraries from PyPI in a virtual environment of their own.
 
 use anyhow::{Context, Result, ensure};
-use rails_cli::print;
 use clap::ValueEnum;
+use rails_cli::print;
 use serde::Serialize;
 use std::{
     fs,
@@ -65,7 +65,8 @@ impl Rival {
         let mounts = Path::new("/dev/fuse").exists()
             && std::env::var_os("PATH")
                 .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join("fusermount3").exists()));
-        (self == Self::RcloneMount && !mounts).then_some("it takes /dev/fuse and the program `fusermount3` (Debian's fuse3)")
+        (self == Self::RcloneMount && !mounts)
+            .then_some("it takes /dev/fuse and the program `fusermount3` (Debian's fuse3)")
     }
 }
 

@@ -5,10 +5,11 @@ use super::{
     contest::Contest,
     goal::Verdict,
     outcome::{Outcome, Sample},
+    spread::Spread,
 };
 use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 use serde::Serialize;
-use std::{fmt, fs, thread};
+use std::{collections::BTreeSet, fmt, fs, thread};
 
 /// The result of all cases.
 #[derive(Debug, Serialize)]
@@ -74,62 +75,45 @@ impl fmt::Display for Report {
              computing is a pause; no frame was lost unplanned",
             self.rounds
         )?;
-        let mut table = Table::new();
-        table.load_style(ASCII_MARKDOWN);
-        table.set_header([
-            "case",
-            "reader",
-            "seconds, median [min..max]",
-            "x of the first",
-            "MB received",
-            "goal",
-            "found",
-            "met",
-        ]);
-        for column in 2..=4 {
-            table.column_mut(column).expect("there are eight").set_cell_alignment(CellAlignment::Right);
-        }
-        self.cases.iter().for_each(|case| case.rows(&mut table));
-        writeln!(f, "{table}")?;
-        for outcome in self.cases.iter().flat_map(|case| &case.outcomes) {
-            if let Some(version) = &outcome.version {
-                writeln!(f, "{}: {version}", outcome.name)?;
-            }
-        }
+        let mut times = table(&TIMES, 2);
+        self.cases.iter().for_each(|case| case.times(&mut times));
+        let mut goals = table(&GOALS, 3);
+        self.cases.iter().for_each(|case| case.goals(&mut goals));
+        writeln!(f, "{times}\n{goals}")?;
+        let outcomes = self.cases.iter().flat_map(|case| &case.outcomes);
+        let versions: BTreeSet<&str> = outcomes.filter_map(|outcome| outcome.version.as_deref()).collect();
+        versions.iter().try_for_each(|version| writeln!(f, "rival: {version}"))?;
         self.cases.iter().try_for_each(|case| case.waits(f))
     }
 }
 
 impl CaseReport {
-    fn rows(&self, table: &mut Table) {
+    fn times(&self, table: &mut Table) {
         let first = self.outcomes.first().map(|outcome| outcome.seconds.median);
-        let mut name = format!("{:?}", self.case);
         for outcome in &self.outcomes {
-            let received =
-                self.samples.iter().filter(|sample| sample.name == outcome.name).map(|sample| sample.received);
-            let received = received.max().unwrap_or(0) as f64 / 1e6;
-            let figures = [
+            let of = || self.samples.iter().filter(|sample| sample.name == outcome.name);
+            let median = |figure: fn(&Sample) -> u64| {
+                Spread::of(of().map(|sample| figure(sample) as f64)).map_or(0.0, |spread| spread.median)
+            };
+            table.add_row([
+                format!("{:?}", self.case),
                 outcome.name.to_owned(),
                 outcome.seconds.to_string(),
                 first.map_or_else(String::new, |first| format!("{:.2}", outcome.seconds.median / first)),
-                format!("{received:.1}"),
-            ];
-            let mut figures = Some(figures);
-            let verdicts: Vec<&Verdict> =
-                self.verdicts.iter().filter(|(who, _)| *who == outcome.name).map(|(_, verdict)| verdict).collect();
-            for number in 0..verdicts.len().max(1) {
-                let mut row = vec![std::mem::take(&mut name)];
-                row.extend(figures.take().unwrap_or_default());
-                if let Some(verdict) = verdicts.get(number) {
-                    let met = match verdict.met {
-                        Some(true) => "yes",
-                        Some(false) => "NO",
-                        None => "",
-                    };
-                    row.extend([verdict.goal.clone(), verdict.found.clone(), met.into()]);
-                }
-                table.add_row(row);
-            }
+                format!("{:.1}", median(|sample| sample.received) / 1e6),
+                format!("{:.0}", median(|sample| sample.retransmitted)),
+            ]);
+        }
+    }
+
+    fn goals(&self, table: &mut Table) {
+        for (who, verdict) in &self.verdicts {
+            let met = match verdict.met {
+                Some(true) => "yes",
+                Some(false) => "NO",
+                None => "",
+            };
+            table.add_row([&format!("{:?}", self.case), *who, &verdict.goal, &verdict.found, met]);
         }
     }
 
@@ -165,3 +149,16 @@ impl CaseReport {
         Ok(())
     }
 }
+
+/// A table whose first `names` columns have words, and whose others have figures.
+fn table(header: &[&str], names: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(ASCII_MARKDOWN);
+    table.set_header(header.iter().copied());
+    table.column_iter_mut().skip(names).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}
+
+const TIMES: [&str; 6] =
+    ["case", "reader", "seconds, median [min..max]", "x of the first", "MB received", "segments sent again"];
+const GOALS: [&str; 5] = ["case", "reader", "goal", "found", "met"];

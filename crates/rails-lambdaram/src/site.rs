@@ -182,6 +182,13 @@ impl Site {
         Self { inner: Arc::new(inner) }
     }
 
+    /// Ends the links to the nodes that serve, and waits until they have ended them, too, for three
+    /// seconds at most. A process that ends without it leaves nodes that wait for its links to come
+    /// back. Afterwards nothing can be read but what is in memory.
+    pub async fn close(&self) {
+        self.inner.library.close().await;
+    }
+
     pub(crate) fn library(&self) -> &Arc<Library> {
         &self.inner.library
     }

@@ -120,6 +120,13 @@ impl Library {
         }
     }
 
+    /// Ends the links to other nodes.
+    pub(crate) async fn close(&self) {
+        if let Source::Remote(remote) = &self.source {
+            remote.close().await;
+        }
+    }
+
     /// The facts about a dataset as they are now.
     ///
     /// # Errors

@@ -1,0 +1,19 @@
+//! The parts of the program `lram`; its `main` parses a [`Cli`] and runs it.
+//!
+//! `commands` has one file for each command, and the other modules hold the parts that commands
+//! share: `site` opens addresses, `slabs` cuts a selection into pieces that fit in memory, `output`
+//! writes files, and `text` shows what a file says.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+
+mod cli;
+mod commands;
+#[cfg(feature = "lab")]
+mod lab;
+mod output;
+mod site;
+mod slabs;
+mod text;
+
+pub use cli::Cli;

@@ -2,14 +2,17 @@
 //!
 //! `commands` has one file for each command, and the other modules hold the parts that commands
 //! share: `site` opens addresses, `slabs` cuts a selection into pieces that fit in memory, `output`
-//! writes files, and `text` shows what a file says.
+//! writes files, and `text` shows what a file says. `proposal` makes dataset files, and `demo_data`
+//! the file of the demo.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod cli;
 mod commands;
+mod demo_data;
 mod output;
+mod proposal;
 mod site;
 mod slabs;
 mod text;

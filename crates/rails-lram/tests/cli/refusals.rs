@@ -1,12 +1,18 @@
 //! Errors: each has words, an exit code, and leaves nothing behind.
 
-use crate::util::{Data, Node, run, stderr};
-use std::fs;
+use crate::util::{Data, Node, lram, run, stderr};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use rails_formats::{data_type::DataType, manifest::Attributes, netcdf3::Writer};
+use std::{fs, thread::sleep, time::Duration};
 
 /// Runs `get` into a new file, which has to fail with that code and words in the message.
 fn refused(data: &Data, address: &str, selection: &str, code: i32, words: &str) {
     let before = data.names();
-    let output = run(["get", address, "--box", selection, "-o", &data.text("new.nc"), "--patience", "1s"]);
+    let few = ["--patience", "1s", "--memory", "8MiB"];
+    let output = run(["get", address, "--box", selection, "-o", &data.text("new.nc")].into_iter().chain(few));
     let stderr = stderr(&output);
     assert_eq!(output.status.code(), Some(code), "{stderr}");
     assert!(stderr.contains(words), "`{words}` is not in: {stderr}");
@@ -89,4 +95,26 @@ fn command_lines_that_say_too_little() {
     let open = run(["serve", &wind, "--listen", "0.0.0.0:0"]);
     assert_eq!(open.status.code(), Some(1));
     assert!(stderr(&open).contains("help: give --secret-file PATH at both ends"), "{}", stderr(&open));
+}
+
+#[test]
+fn a_signal_leaves_no_part_of_a_file() {
+    let data = Data::new();
+    // A file of 4 GiB with a hole in place of its elements, so that its copy takes long.
+    let mut writer = Writer::new(Attributes::new());
+    let axes = ["row", "column"].map(|name| writer.dimension(name, 1 << 16).unwrap());
+    writer.variable("hole", DataType::Int8, &axes, Attributes::new()).unwrap();
+    fs::write(data.path("hole.nc"), writer.header().unwrap()).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(data.path("hole.nc")).unwrap();
+    file.set_len((1 << 32) + 4096).unwrap();
+    let before = data.names();
+    let mut get = lram(["get", &data.text("hole.nc"), "-o", &data.text("copy.raw")]).spawn().unwrap();
+    while data.names() == before {
+        assert!(get.try_wait().unwrap().is_none(), "it has ended");
+        sleep(Duration::from_millis(1));
+    }
+    assert!(data.names().iter().any(|name| name.starts_with(".lram-")), "{:?}", data.names());
+    kill(Pid::from_raw(get.id() as i32), Signal::SIGTERM).unwrap();
+    assert_eq!(get.wait().unwrap().code(), Some(143));
+    assert_eq!(data.names(), before);
 }

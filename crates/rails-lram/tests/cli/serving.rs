@@ -55,7 +55,7 @@ fn warm_blocks_are_hits_of_the_node() {
 fn a_node_serves_what_another_one_has() {
     let data = Data::new();
     let archive = Node::start(&data.text("wind.nc"), &[]);
-    let near = Node::start(&archive.address, &["--memory", "8MiB"]);
+    let near = Node::start(&archive.address, &[]);
     let output = run(["get", &near.dataset("wind"), "--box", "u[3, 2, :4]", "-o", "-"]);
     let expected: Vec<u8> = (32_000..32_004).flat_map(|element| (element as f32).to_le_bytes()).collect();
     assert_eq!(output.stdout, expected, "{}", stderr(&output));

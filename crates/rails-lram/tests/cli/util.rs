@@ -118,7 +118,7 @@ impl Node {
         let ready = tempfile::NamedTempFile::new().expect("a file can be made");
         let path = ready.path().to_str().expect("it is text");
         let mut command = lram(["serve", data, "--listen", "127.0.0.1:0", "--ready-file", path]);
-        command.args(more);
+        command.args(["--memory", "16MiB"]).args(more);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started");
         let lines = BufReader::new(child.stderr.take().expect("it is piped"));
         let until = Instant::now() + Duration::from_secs(60);

@@ -43,7 +43,8 @@
 //!   driver has to do; [`stats`]: counters; `mutation`: faults for the models to find;
 //! - `slots`, `list`, `table`: the memory, and the blocks that hold it;
 //! - [`level`]: how full it is; `order`: which block goes first; `future`: which is expected to be
-//!   used; [`losses`]: which was given up; [`budget`]: what counts against whom;
+//!   used; [`losses`]: which was given up; [`budget`]: what counts against whom; `givers`: which
+//!   budgets may have a block to give;
 //! - `memory`: all of these, so that every slot is free or held once; `store`: the datasets, and
 //!   the memory that holds their blocks;
 //! - `request`: who waits for which block; `collector`: which block is reclaimed, and when none;
@@ -53,7 +54,8 @@
 //! - [`node`]: what happens, and what has to be done about it.
 //!
 //! Beside them, [`pattern`] knows none of these: it says which regions will be read next, and how
-//! far ahead to bring them. [`reader`] stands above both, and has the node prefetch them.
+//! far ahead to bring them. [`reader`] and [`presender`] stand above both: one has the node
+//! prefetch them, the other has it send them to another node.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 // clippy.toml lists them. Tests read the clock once, at their start.
@@ -70,6 +72,7 @@ mod credit;
 pub mod downstream;
 pub mod error;
 mod future;
+mod givers;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod internals;
@@ -82,6 +85,7 @@ mod mutation;
 pub mod node;
 pub mod order;
 pub mod pattern;
+pub mod presender;
 pub mod reader;
 mod request;
 mod slots;
@@ -98,6 +102,7 @@ pub use level::MemoryLevel;
 pub use losses::Lost;
 pub use node::{Node, NodeConfig};
 pub use order::Policy;
+pub use presender::Presender;
 pub use reader::Reader;
 pub use request::Blocks;
 pub use stats::{BudgetStats, MemoryUse};

@@ -16,7 +16,7 @@ use crate::{
     stats::{BudgetStats, MemoryUse},
     store::Store,
 };
-use rails_array::{BlockRange, Layout, Region, Selection};
+use rails_array::{BlockIndex, BlockRange, Layout, Region, Selection};
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 /// The settings of a node.
@@ -228,7 +228,8 @@ impl Node {
 
     /// Expects that the budget's application reads these blocks after those that are expected
     /// already, as policies [`Policy::Hinted`] and [`Policy::Schedule`] heed. A read ends the first
-    /// expectation of its block. Returns how many were noted: a budget keeps about a million.
+    /// expectation of its block. One whose read does not come is forgotten once 1,024 of those
+    /// after it have come. Returns how many were noted: a budget keeps about a million.
     ///
     /// # Errors
     ///
@@ -283,16 +284,13 @@ impl Node {
     pub fn prefetch(&mut self, budget: BudgetId, blocks: impl Into<Blocks>) -> Result<usize, ReadError> {
         let blocks = self.store.checked(budget, blocks.into())?;
         self.ahead.wake();
-        let ahead = &mut self.store.memory.budget_mut(budget).ahead;
-        let before = ahead.len();
-        ahead.extend(blocks.take(MAX_AHEAD - before));
-        Ok(ahead.len() - before)
+        Ok(self.store.memory.fetch_later(budget, blocks, MAX_AHEAD))
     }
 
     /// Forgets the blocks that were to be [prefetched](Self::prefetch) and have not been asked for.
     pub fn cancel_prefetch(&mut self, budget: BudgetId) {
         if self.store.memory.has_budget(budget) {
-            self.store.memory.budget_mut(budget).ahead.clear();
+            self.store.memory.fetch_none(budget);
         }
     }
 
@@ -397,6 +395,38 @@ impl Node {
     /// A node downstream is gone. The driver cancels its requests.
     pub fn lose_downstream(&mut self, downstream: DownstreamId) {
         self.ahead.lose_downstream(downstream);
+    }
+
+    /// A reader at a node downstream reads these blocks, so that it holds them, or asks for them
+    /// now. Returns how many it was not known to hold.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::UnknownBudget`] or [`ReadError::NoSuchBlock`].
+    pub fn downstream_reads(
+        &mut self,
+        downstream: DownstreamId,
+        budget: BudgetId,
+        blocks: impl Into<Blocks>,
+    ) -> Result<u64, ReadError> {
+        let blocks = self.store.checked(budget, blocks.into())?;
+        let outlet = self.ahead.outlet(downstream, budget);
+        let mut missing = 0;
+        for index in blocks {
+            missing += u64::from(!outlet.holds(index));
+            outlet.note(index, true);
+        }
+        Ok(missing)
+    }
+
+    /// A node downstream asks for a block. Returns whether a block that was [sent](Action::Present)
+    /// to it before is the answer, because it cannot have come when the node asked: its driver then
+    /// has nothing to send. A push answers once, so that a node that asks again is served.
+    ///
+    /// Blocks that came and were given up since have to be told before they are asked for:
+    /// [`follow_losses`](Self::follow_losses).
+    pub fn is_answered_by_push(&mut self, downstream: DownstreamId, budget: BudgetId, index: BlockIndex) -> bool {
+        self.ahead.known_outlet(downstream, budget).is_some_and(|outlet| outlet.take_pushed(index))
     }
 
     /// Which blocks a node downstream holds is not known any more: it has lost

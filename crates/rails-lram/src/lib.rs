@@ -2,7 +2,7 @@
 //!
 //! `commands` has one file for each command, and the other modules hold the parts that commands
 //! share: `site` opens addresses, `slabs` cuts a selection into pieces that fit in memory, `output`
-//! writes files, and `text` shows what a file says. `proposal` makes dataset files, and `demo_data`
+//! writes files, and `text` shows what a file says. `demo_data` has
 //! the file of the demo.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -12,7 +12,6 @@ mod cli;
 mod commands;
 mod demo_data;
 mod output;
-mod proposal;
 mod site;
 mod slabs;
 mod text;

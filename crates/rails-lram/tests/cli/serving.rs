@@ -88,17 +88,20 @@ fn files_of_a_folder_become_one_dataset() {
     }
     fs::remove_file(data.path("wind.nc")).unwrap();
     let file = data.text("all.toml");
-    let output = run(["import", &data.text(""), "--name", "all", "-o", &file]);
+    let output = run(["import", &data.text(""), "-o", &file]);
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stderr(&output).contains("2 files follow each other along `time`"), "{}", stderr(&output));
+    let reasons = stderr(&output);
+    assert!(reasons.contains("along `time`") && reasons.contains("`u` is 40x3x500, in blocks of "), "{reasons}");
     assert_eq!(data.names(), ["a.nc", "all.toml", "b.nc"]);
     assert!(fs::read_to_string(&file).unwrap().contains("order = \"listed\""));
     let output = run(["get", &file, "--box", "u[:, 1, 7]", "-o", "-"]);
     let expected: Vec<u8> = (0..40).flat_map(|step| (step as f32 * 10_000.0 + 1007.0).to_le_bytes()).collect();
     assert_eq!(output.stdout, expected, "{}", stderr(&output));
-    let again = run(["import", &data.text(""), "--name", "all", "-o", &file]);
+    let again = run(["import", &data.text(""), "-o", &file]);
     assert_eq!(again.status.code(), Some(1));
     assert!(stderr(&again).contains("the file is there already"), "{}", stderr(&again));
+    let elsewhere = run(["import", &data.text(""), "-o", "/all.toml"]);
+    assert_eq!(elsewhere.status.code(), Some(2), "{}", stderr(&elsewhere));
 }
 
 #[test]

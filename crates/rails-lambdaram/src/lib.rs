@@ -28,6 +28,11 @@ pub use options::{SiteOptionError, SiteOptions};
 pub use server::{ServeError, Server, ServerOptions};
 pub use site::{Site, SiteError};
 
+/// The code of docs/lambdaram.md, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/lambdaram.md")]
+struct Page;
+
 /// The CRC-32C of a block's bytes.
 fn crc(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32

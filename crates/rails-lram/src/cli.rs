@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::commands::{describe, get, ls, serve, status};
+use crate::commands::{demo, describe, explain, get, import, ls, serve, status, top, warm};
 #[cfg(feature = "lab")]
 use crate::lab;
 use anyhow::Result;
@@ -28,6 +28,11 @@ enum Command {
     Describe(describe::Args),
     Get(get::Args),
     Status(status::Args),
+    Top(top::Args),
+    Warm(warm::Args),
+    Explain(explain::Args),
+    Import(import::Args),
+    Demo(demo::Args),
     #[cfg(feature = "lab")]
     Lab(lab::Args),
     #[cfg(feature = "lab")]
@@ -52,6 +57,11 @@ impl Cli {
             Command::Describe(args) => describe::run(args),
             Command::Get(args) => get::run(args),
             Command::Status(args) => status::run(args),
+            Command::Top(args) => top::run(args),
+            Command::Warm(args) => warm::run(args),
+            Command::Explain(args) => explain::run(args),
+            Command::Import(args) => import::run(args),
+            Command::Demo(args) => demo::run(args),
             #[cfg(feature = "lab")]
             Command::Lab(args) => lab::run(&args),
             #[cfg(feature = "lab")]
@@ -66,6 +76,7 @@ impl Cli {
 
 const AFTER_HELP: &str = "\
 First steps:
+  lram demo                                 both ends in one process, on this machine
   lram serve plane.nc                       serve a file to this machine
   lram ls lram://localhost                  the datasets that are served there
   lram describe lram://localhost/plane      dimensions, types and attributes
@@ -81,5 +92,15 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_page_names_every_command() {
+        let page = include_str!("../../../docs/lambdaram.md");
+        for command in Cli::command().get_subcommands() {
+            let name = format!("`{}`", command.get_name());
+            let mut rows = page.lines().filter(|line| line.starts_with("| `"));
+            assert!(rows.any(|row| row.split('|').nth(1).is_some_and(|cell| cell.contains(&name))), "{name}");
+        }
     }
 }

@@ -23,15 +23,14 @@ pub(crate) struct Slabs {
 impl Slabs {
     pub(crate) fn new(selection: &Selection, block_shape: &Shape, element_bytes: u64, max_bytes: u64) -> Self {
         let counts = selection.counts().extents();
-        let mut axis = counts.len();
+        let mut axis = counts.len().saturating_sub(1);
         // The bytes of one coordinate of the axis.
-        let (mut bytes, mut inner) = (element_bytes, element_bytes);
-        while axis > 0 && bytes <= max_bytes {
+        let mut bytes = element_bytes;
+        while axis > 0 && bytes.saturating_mul(counts[axis]) <= max_bytes {
+            bytes *= counts[axis];
             axis -= 1;
-            inner = bytes;
-            bytes = bytes.saturating_mul(counts[axis]);
         }
-        let max_count = (max_bytes / inner.max(1)).max(1);
+        let max_count = (max_bytes / bytes.max(1)).max(1);
         let next = (!selection.is_empty()).then(|| vec![0; (axis + 1).min(counts.len())]);
         Self { selection: selection.clone(), block_shape: block_shape.clone(), axis, max_count, next }
     }

@@ -86,8 +86,17 @@ impl Access {
     }
 
     /// Refuses every request for blocks of a dataset.
-    pub(crate) fn refuse_all(&mut self, dataset: DatasetId, fault: Fault, actions: &mut VecDeque<Action>) {
-        for request in self.requests.of_dataset(dataset) {
+    pub(crate) fn refuse_dataset(&mut self, dataset: DatasetId, fault: Fault, actions: &mut VecDeque<Action>) {
+        self.refuse(|request| request.dataset == dataset, fault, actions);
+    }
+
+    /// Refuses every request of a budget.
+    pub(crate) fn refuse_budget(&mut self, budget: BudgetId, fault: Fault, actions: &mut VecDeque<Action>) {
+        self.refuse(|request| request.budget == budget, fault, actions);
+    }
+
+    fn refuse(&mut self, which: impl Fn(&Request) -> bool, fault: Fault, actions: &mut VecDeque<Action>) {
+        for request in self.requests.matching(which) {
             self.cancel(request);
             actions.push_back(Action::Refuse { request, refusal: Refusal { block: None, fault } });
         }

@@ -5,11 +5,13 @@ use crate::{
     action::{Action, Purpose},
     block::{BlockId, BudgetId, DownstreamId, UpstreamId},
     credit::Credits,
-    downstream::{Downstreams, Outlet},
+    downstream::{Downstreams, Outlet, UnusedCredit},
     mutation::{Mutation, Mutations},
     store::Store,
     table::State,
 };
+#[cfg(feature = "internals")]
+use rails_array::BlockIndex;
 use std::{collections::VecDeque, time::Instant};
 
 /// What may be done while no reader lacks slots.
@@ -84,6 +86,11 @@ impl Ahead {
     /// The same, if anything was said of it.
     pub(crate) fn known_outlet(&mut self, downstream: DownstreamId, budget: BudgetId) -> Option<&mut Outlet> {
         self.downstreams.known(downstream, budget)
+    }
+
+    #[cfg(feature = "internals")]
+    pub(crate) fn is_held_by(&self, downstream: DownstreamId, budget: BudgetId, index: BlockIndex) -> bool {
+        self.downstreams.get(downstream, budget).is_some_and(|outlet| outlet.holds(index))
     }
 
     pub(crate) fn lose_downstream(&mut self, downstream: DownstreamId) {
@@ -161,6 +168,10 @@ impl Ahead {
             }
             store.memory.credit(budget, slots - covered);
         }
+        if !store.memory.has_budget(budget) {
+            store.memory.end_credit(budget, slots);
+            return Push::Useless;
+        }
         store.count(budget).pushed += 1;
         let entry = store.memory.push(block, budget, slots);
         store.settle(entry, now);
@@ -185,9 +196,16 @@ impl Ahead {
     /// Asks for all credit that was not asked for yet.
     pub(crate) fn recall(&mut self, actions: &mut VecDeque<Action>) {
         if !self.mutations.has(Mutation::CreditNotRecalled) {
-            let recalled = self.credits.recall_all().into_iter();
+            let recalled = self.credits.recall(|_| true).into_iter();
             actions.extend(recalled.map(|(upstream, budget)| Action::Recall { upstream, budget }));
         }
+    }
+
+    /// A budget has ended: its credit is asked for, and that of nodes downstream is given up.
+    pub(crate) fn end_budget(&mut self, budget: BudgetId, actions: &mut VecDeque<Action>) -> Vec<UnusedCredit> {
+        let recalled = self.credits.recall(|of| of == budget).into_iter();
+        actions.extend(recalled.map(|(upstream, budget)| Action::Recall { upstream, budget }));
+        self.downstreams.end_budget(budget)
     }
 
     /// Fetches or sends one block ahead of time. Returns whether there was any, and room.
@@ -196,9 +214,8 @@ impl Ahead {
             return false;
         }
         let reserve = self.reserve(store, readers);
-        self.is_due = !readers.are_hungry
-            && (self.present(store, reserve, actions)
-                || (0..store.memory.budget_count()).any(|budget| fetch(store, BudgetId(budget), reserve, actions)));
+        self.is_due =
+            !readers.are_hungry && (self.present(store, reserve, actions) || fetch_any(store, reserve, actions));
         self.is_due
     }
 
@@ -247,6 +264,13 @@ impl Ahead {
         let window = if readers.are_there { self.window_slots } else { 0 };
         window.max(total / 20).min(total / 4)
     }
+}
+
+/// Fetches the next block of any budget that is to be fetched ahead of time.
+fn fetch_any(store: &mut Store, reserve: u32, actions: &mut VecDeque<Action>) -> bool {
+    let waiting = store.memory.budgets().filter(|budget| !budget.ahead.is_empty()).map(|budget| budget.id);
+    let waiting: Vec<BudgetId> = waiting.collect();
+    waiting.into_iter().any(|budget| fetch(store, budget, reserve, actions))
 }
 
 /// Fetches the next block of a budget that is to be fetched ahead of time.

@@ -22,10 +22,29 @@ pub struct BlockId {
     pub index: BlockIndex,
 }
 
-/// The memory of one application for one dataset, numbered by the node in the order of
-/// declaration.
+/// The memory of one application for one dataset, numbered by the node. No two budgets of a node
+/// have the same number, even if one has ended before the other was declared.
+///
+/// The low bits of the number are a seat in the node's list, the others count its budgets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BudgetId(pub(crate) u32);
+
+impl BudgetId {
+    /// The first budget of a seat.
+    pub(crate) fn first(seat: usize) -> Self {
+        assert!(seat < MAX_BUDGETS, "seats are numbered by a few bits");
+        Self(seat as u32)
+    }
+
+    /// The next budget of the same seat. `None` once its numbers are used up.
+    pub(crate) fn next(self) -> Option<Self> {
+        self.0.checked_add(MAX_BUDGETS as u32).map(Self)
+    }
+
+    pub(crate) fn seat(self) -> usize {
+        self.0 as usize % MAX_BUDGETS
+    }
+}
 
 /// A node or a storage that blocks come from, numbered by the node's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,6 +62,8 @@ pub struct RequestId(pub(crate) u64);
 #[derive(Debug, Clone)]
 pub(crate) struct Dataset {
     pub(crate) generation: Generation,
+    /// Whether nobody reads the dataset any more. A few blocks of it may still hold slots.
+    pub(crate) is_ended: bool,
     layout: Arc<dyn Layout>,
     element_bytes: u32,
     slot_bytes: u32,
@@ -50,7 +71,7 @@ pub(crate) struct Dataset {
 
 impl Dataset {
     pub(crate) fn new(layout: Arc<dyn Layout>, generation: Generation, element_bytes: u32, slot_bytes: u32) -> Self {
-        Self { generation, layout, element_bytes, slot_bytes }
+        Self { generation, is_ended: false, layout, element_bytes, slot_bytes }
     }
 
     pub(crate) fn blocks_of(&self, region: &Region) -> Result<BlockRange, QueryError> {
@@ -92,5 +113,20 @@ impl Dataset {
 
     pub(crate) fn partition_of(&self, index: BlockIndex) -> PartitionIndex {
         self.layout.partition_of(index)
+    }
+}
+
+/// The budgets that a node has at a time. Some decisions look at all of them.
+pub(crate) const MAX_BUDGETS: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_a_seat_differ_until_they_are_used_up() {
+        let numbers: Vec<BudgetId> = std::iter::successors(Some(BudgetId::first(3)), |id| id.next()).collect();
+        assert_eq!(numbers.len(), 1 << 22);
+        assert!(numbers.iter().all(|id| id.seat() == 3) && numbers.is_sorted_by(|one, other| one < other));
     }
 }

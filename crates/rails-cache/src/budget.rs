@@ -1,6 +1,13 @@
 //! The memory that one application has for one dataset.
 
-use crate::{block::DatasetId, future::Future, level::MemoryLevel, order::Order, stats::BudgetStats};
+use crate::{
+    block::{BudgetId, DatasetId},
+    future::Future,
+    level::MemoryLevel,
+    losses::Losses,
+    order::{Order, Policy},
+    stats::BudgetStats,
+};
 use rails_array::BlockIndex;
 use std::collections::VecDeque;
 
@@ -26,7 +33,11 @@ impl Default for Limits {
 /// A budget and the slots that count against it.
 #[derive(Debug, Clone)]
 pub(crate) struct Budget {
+    pub(crate) id: BudgetId,
     pub(crate) dataset: DatasetId,
+    /// Whether the application is gone. Blocks that are pinned or in transit, and credit, still
+    /// count against the budget; cached blocks are all to go.
+    pub(crate) is_ended: bool,
     pub(crate) limits: Limits,
     pub(crate) used: Used,
     pub(crate) level: MemoryLevel,
@@ -37,6 +48,8 @@ pub(crate) struct Budget {
     pub(crate) future: Future,
     /// Blocks to fetch ahead of time, in this order.
     pub(crate) ahead: VecDeque<BlockIndex>,
+    /// The blocks of the dataset that were given up, if anyone asked for them.
+    pub(crate) losses: Option<Losses>,
     pub(crate) stats: BudgetStats,
 }
 
@@ -56,6 +69,43 @@ impl Used {
 }
 
 impl Budget {
+    pub(crate) fn new(id: BudgetId, dataset: DatasetId, limits: Limits, policy: Policy, seed: u64) -> Self {
+        Self {
+            id,
+            dataset,
+            is_ended: false,
+            limits,
+            used: Used::default(),
+            level: MemoryLevel::default(),
+            order: Order::new(policy, seed),
+            stale: Vec::new(),
+            future: Future::new(seed),
+            ahead: VecDeque::new(),
+            losses: None,
+            stats: BudgetStats::default(),
+        }
+    }
+
+    /// The application is gone: nothing is guaranteed, expected or to be fetched any more.
+    pub(crate) fn end(&mut self, seed: u64) {
+        self.is_ended = true;
+        self.limits.min = 0;
+        self.future = Future::new(seed);
+        self.ahead = VecDeque::new();
+        self.losses = None;
+    }
+
+    /// Forgets the memory of the order, once nothing is left in it.
+    pub(crate) fn forget_order(&mut self, seed: u64) {
+        self.order = Order::new(self.order.policy(), seed);
+        self.stale = Vec::new();
+    }
+
+    /// Whether the budget has ended and nothing counts against it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_ended && self.used.total() == 0
+    }
+
     /// Whether the budget keeps its `min` if another one takes this many slots of it.
     pub(crate) fn can_give(&self, slots: u32) -> bool {
         self.used.total() >= self.limits.min.saturating_add(slots)
@@ -67,6 +117,7 @@ impl Budget {
         self.stale.push(std::mem::replace(&mut self.order, order));
         self.future = Future::new(seed);
         self.ahead.clear();
+        self.losses = self.losses.take().map(|_| Losses::default());
     }
 
     /// Whether this budget has more beyond its `min`, in relation to its weight, than another.

@@ -123,7 +123,7 @@ fn for_pressure(memory: &Memory, idle_limit: u32) -> Option<u32> {
     {
         return Some(victim);
     }
-    memory.budgets().find_map(|(_, budget)| {
+    memory.budgets().find_map(|budget| {
         // A budget keeps its `min`, and a block.
         let leaves_some = |victim: &u32| {
             let slots = memory.entry(*victim).chain.count();
@@ -139,7 +139,7 @@ fn for_pressure(memory: &Memory, idle_limit: u32) -> Option<u32> {
 
 /// The last access to a partition that goes if it stays idle.
 pub(crate) fn oldest_access(memory: &Memory) -> Option<u32> {
-    let of_budget = |(_, budget): (BudgetId, &Budget)| {
+    let of_budget = |budget: &Budget| {
         giving(memory, budget, MemoryLevel::IDLE_GOES, budget.order.idle_victim(u32::MAX))?;
         budget.order.oldest_access()
     };

@@ -65,9 +65,11 @@ impl Credits {
         }
     }
 
-    /// Recalls every credit that was not recalled since it was last given. Returns them.
-    pub(crate) fn recall_all(&mut self) -> Vec<(UpstreamId, BudgetId)> {
-        let open = self.credits.iter_mut().filter(|(_, credit)| credit.recall == Recall::None);
+    /// Recalls the credit of those budgets that was not recalled since it was last given. Returns
+    /// whose it is.
+    pub(crate) fn recall(&mut self, of: impl Fn(BudgetId) -> bool) -> Vec<(UpstreamId, BudgetId)> {
+        let of_budgets = self.credits.iter_mut().filter(|((_, budget), _)| of(*budget));
+        let open = of_budgets.filter(|(_, credit)| credit.recall == Recall::None);
         let recalled = open.map(|(owner, credit)| {
             credit.recall = Recall::Asked;
             *owner
@@ -85,7 +87,7 @@ impl Credits {
     #[cfg(feature = "internals")]
     pub(crate) fn all(&self) -> Vec<(u32, u32, u32, u8)> {
         let flat = |((upstream, budget), credit): (&(UpstreamId, BudgetId), &Credit)| {
-            (upstream.0, budget.0, credit.slots, credit.recall as u8)
+            (upstream.0, budget.seat() as u32, credit.slots, credit.recall as u8)
         };
         self.credits.iter().map(flat).collect()
     }

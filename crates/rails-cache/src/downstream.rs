@@ -14,6 +14,17 @@ pub(crate) struct Downstreams {
     seed: u64,
 }
 
+/// Credit of a node downstream that this node will not use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct UnusedCredit {
+    /// The node that gave the credit.
+    pub downstream: DownstreamId,
+    /// The budget whose blocks it was for.
+    pub budget: BudgetId,
+    /// The slots that were promised.
+    pub slots: u32,
+}
+
 /// The way of one dataset's blocks to one node.
 #[derive(Debug, Clone)]
 pub(crate) struct Outlet {
@@ -47,6 +58,11 @@ impl Downstreams {
         self.outlets.get_mut(&(downstream, budget))
     }
 
+    #[cfg(feature = "internals")]
+    pub(crate) fn get(&self, downstream: DownstreamId, budget: BudgetId) -> Option<&Outlet> {
+        self.outlets.get(&(downstream, budget))
+    }
+
     pub(crate) fn remove(&mut self, downstream: DownstreamId) {
         self.outlets.retain(|(of, _), _| *of != downstream);
     }
@@ -55,8 +71,16 @@ impl Downstreams {
     pub(crate) fn forget_blocks(&mut self, budget: BudgetId) {
         for outlet in self.outlets.iter_mut().filter(|((_, of), _)| *of == budget).map(|(_, outlet)| outlet) {
             outlet.queue.clear();
-            outlet.held.words.clear();
+            outlet.forget_held();
         }
+    }
+
+    /// No block of a budget is pushed any more. Returns the credit that was left for its blocks.
+    pub(crate) fn end_budget(&mut self, budget: BudgetId) -> Vec<UnusedCredit> {
+        let ended = self.outlets.extract_if(.., |(_, of), _| *of == budget);
+        let credit =
+            ended.map(|((downstream, budget), outlet)| UnusedCredit { downstream, budget, slots: outlet.credit });
+        credit.filter(|credit| credit.slots > 0).collect()
     }
 
     /// The outlets that have something to push.
@@ -119,6 +143,10 @@ impl Outlet {
                 self.held.words.remove(&word);
             }
         }
+    }
+
+    pub(crate) fn forget_held(&mut self) {
+        self.held.words.clear();
     }
 
     pub(crate) fn holds(&self, index: BlockIndex) -> bool {

@@ -10,7 +10,11 @@ pub enum DeclareError {
     /// The dataset has been declared already.
     #[error("dataset {} is declared already", .0.0)]
     DatasetExists(DatasetId),
-    /// The dataset has not been declared.
+    /// The dataset has ended, and blocks of it are still copied or on their way: another one of the
+    /// same number could get their bytes.
+    #[error("dataset {} has ended, and blocks of it are still copied or on their way", .0.0)]
+    DatasetEnding(DatasetId),
+    /// The dataset has not been declared, or has ended.
     #[error("dataset {} is not declared", .0.0)]
     UnknownDataset(DatasetId),
     /// The generation is not later than the dataset's.
@@ -73,7 +77,7 @@ pub enum DeclareError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The budget is not one of this node's.
+    /// The budget is not one of this node's, or has ended.
     #[error("no budget has the number {0}")]
     UnknownBudget(u32),
     /// The dataset has no such block.
@@ -117,4 +121,6 @@ pub enum Fault {
     Denied,
     /// The source has changed since the request began.
     Changed,
+    /// The budget or the dataset of the request has ended.
+    Ended,
 }

@@ -2,13 +2,14 @@
 
 pub use crate::mutation::Mutation;
 use crate::{
-    block::{BlockId, RequestId},
+    block::{BlockId, BudgetId, DownstreamId, RequestId},
     memory::Shortage,
     mutation::Mutations,
     node::{Node, NodeConfig},
     request::Request,
     table::State,
 };
+use rails_array::BlockIndex;
 use std::time::Instant;
 
 /// A node with a fault.
@@ -34,7 +35,7 @@ pub fn speculate(node: &mut Node) -> bool {
 /// Whether the work ahead would run.
 pub fn speculation_is_due(node: &Node) -> bool {
     let (store, _, ahead) = node.parts();
-    ahead.is_due() && store.memory.budgets().any(|(_, budget)| !budget.ahead.is_empty())
+    ahead.is_due() && store.memory.budgets().any(|budget| !budget.ahead.is_empty())
 }
 
 /// Whether the collector would run.
@@ -53,7 +54,7 @@ pub fn access_is_due(node: &Node) -> bool {
 pub struct HeldBlock {
     /// The block.
     pub block: BlockId,
-    /// The number of its budget.
+    /// The seat of its budget.
     pub budget: u32,
     /// Whether it is in transit, not cached.
     pub is_in_transit: bool,
@@ -74,7 +75,7 @@ pub struct HeldBlock {
 /// A request by its age: 0 is the oldest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpenRequest {
-    /// The number of its budget.
+    /// The seat of its budget.
     pub budget: u32,
     /// Blocks that have not been asked for, the stalled one first.
     pub rest: Vec<u64>,
@@ -95,6 +96,8 @@ pub struct OpenRequest {
 pub struct BudgetState {
     /// The level of its memory.
     pub level: u8,
+    /// Whether it has ended.
+    pub is_ended: bool,
     /// Slots in transit, cached, and promised to upstreams.
     pub used: [u32; 3],
     /// The lists of its order of reclamation.
@@ -112,7 +115,7 @@ pub struct NodeState {
     pub blocks: Vec<HeldBlock>,
     /// Requests, the oldest first.
     pub requests: Vec<OpenRequest>,
-    /// The budgets, in the order of their numbers.
+    /// The budgets, in the order of their seats.
     pub budgets: Vec<BudgetState>,
     /// Free slots.
     pub free: u32,
@@ -140,7 +143,7 @@ pub fn state(node: &Node) -> NodeState {
         .iter()
         .map(|entry| HeldBlock {
             block: entry.block,
-            budget: entry.budget.0,
+            budget: entry.budget.seat() as u32,
             is_in_transit: entry.state == State::InTransit,
             slots: entry.chain.count(),
             pins: entry.pins,
@@ -156,7 +159,7 @@ pub fn state(node: &Node) -> NodeState {
     blocks.sort_unstable();
     let hunger = |id: RequestId| requests.shortage(id).map(|shortage| shortage == Shortage::Node);
     let open = |(id, request): (RequestId, &Request)| OpenRequest {
-        budget: request.budget.0,
+        budget: request.budget.seat() as u32,
         rest: request.stalled.into_iter().chain(request.rest.clone()).map(|index| index.0).collect(),
         open_blocks: request.open_blocks,
         held: request.held.iter().map(|block| block.index.0).collect(),
@@ -167,10 +170,11 @@ pub fn state(node: &Node) -> NodeState {
             found.map(|demand| demand.shortage == Shortage::Node)
         },
     };
-    let budgets = memory.budgets().map(|(_, budget)| {
+    let budgets = memory.budgets().map(|budget| {
         let lists = budget.order.entries(table);
         let named = lists.into_iter().map(|list| list.into_iter().map(|entry| table.get(entry).block).collect());
         BudgetState {
+            is_ended: budget.is_ended,
             level: budget.level.number(),
             used: [budget.used.in_transit, budget.used.cached, budget.used.credited],
             ahead: budget.ahead.iter().map(|index| index.0).collect(),
@@ -197,13 +201,18 @@ pub fn action(node: &mut Node) -> Option<crate::action::Action> {
 }
 
 /// The budgets of a node.
-pub fn budgets(node: &Node) -> Vec<crate::block::BudgetId> {
-    node.parts().0.memory.budgets().map(|(id, _)| id).collect()
+pub fn budgets(node: &Node) -> Vec<BudgetId> {
+    node.parts().0.memory.budgets().map(|budget| budget.id).collect()
 }
 
 /// The slots that each budget uses.
 pub fn used(node: &Node) -> Vec<u32> {
-    node.parts().0.memory.budgets().map(|(_, budget)| budget.used.total()).collect()
+    node.parts().0.memory.budgets().map(|budget| budget.used.total()).collect()
+}
+
+/// Whether a node downstream is known to hold a block.
+pub fn is_held_by(node: &Node, downstream: DownstreamId, budget: BudgetId, index: BlockIndex) -> bool {
+    node.parts().2.is_held_by(downstream, budget, index)
 }
 
 /// How many blocks requests wait for, as often as they asked for each.

@@ -43,13 +43,13 @@
 //!   driver has to do; [`stats`]: counters; `mutation`: faults for the models to find;
 //! - `slots`, `list`, `table`: the memory, and the blocks that hold it;
 //! - [`level`]: how full it is; `order`: which block goes first; `future`: which is expected to be
-//!   used; [`budget`]: what counts against whom;
+//!   used; [`losses`]: which was given up; [`budget`]: what counts against whom;
 //! - `memory`: all of these, so that every slot is free or held once; `store`: the datasets, and
 //!   the memory that holds their blocks;
 //! - `request`: who waits for which block; `collector`: which block is reclaimed, and when none;
 //!   `access`: both of these, so that the oldest gets slots first;
-//! - `credit`: which slots were promised to upstreams; `downstream`: which blocks are sent to nodes
-//!   before they ask; `ahead`: both of these, and prefetching;
+//! - `credit`: which slots were promised to upstreams; [`downstream`]: which blocks are sent to
+//!   nodes before they ask; `ahead`: both of these, and prefetching;
 //! - [`node`]: what happens, and what has to be done about it.
 //!
 //! Beside them, [`pattern`] knows none of these: it says which regions will be read next, and how
@@ -67,7 +67,7 @@ pub mod block;
 pub mod budget;
 mod collector;
 mod credit;
-mod downstream;
+pub mod downstream;
 pub mod error;
 mod future;
 #[cfg(feature = "internals")]
@@ -75,6 +75,7 @@ mod future;
 pub mod internals;
 pub mod level;
 mod list;
+pub mod losses;
 mod memory;
 #[cfg_attr(not(feature = "internals"), allow(unreachable_pub))]
 mod mutation;
@@ -91,8 +92,10 @@ mod table;
 pub use action::{Action, Purpose};
 pub use block::{BlockId, BudgetId, DatasetId, DownstreamId, Generation, RequestId, UpstreamId};
 pub use budget::Limits;
+pub use downstream::UnusedCredit;
 pub use error::{DeclareError, Fault, ReadError, Refusal};
 pub use level::MemoryLevel;
+pub use losses::Lost;
 pub use node::{Node, NodeConfig};
 pub use order::Policy;
 pub use reader::Reader;

@@ -2,19 +2,17 @@
 //! against.
 
 use crate::{
-    block::{BlockId, BudgetId, DatasetId},
+    block::{BlockId, BudgetId, DatasetId, MAX_BUDGETS},
     budget::{Budget, Limits, Used},
     error::DeclareError,
-    future::Future,
     level::MemoryLevel,
+    losses::Losses,
     mutation::{Mutation, Mutations},
-    order::{Order, Policy, Touch},
+    order::{Policy, Touch},
     slots::{SlotChain, SlotPool},
-    stats::{BudgetStats, MemoryUse},
+    stats::MemoryUse,
     table::{Entry, Place, State, Table},
 };
-use std::collections::VecDeque;
-
 /// The memory of a node.
 ///
 /// A slot is free, or one block holds it; a block that holds slots is in transit or cached, and
@@ -23,7 +21,10 @@ use std::collections::VecDeque;
 pub(crate) struct Memory {
     pool: SlotPool,
     table: Table,
+    /// By the seats of their numbers. One that is over keeps its seat until another needs it.
     budgets: Vec<Budget>,
+    /// The budgets that keep a record of the losses of their dataset.
+    followers: Vec<(DatasetId, BudgetId)>,
     /// Slots of the pool's free ones that are promised to upstreams.
     credited: u32,
     level: MemoryLevel,
@@ -48,6 +49,7 @@ impl Memory {
             pool: SlotPool::new(slots),
             table: Table::new(seed),
             budgets: Vec::new(),
+            followers: Vec::new(),
             credited: 0,
             level: MemoryLevel::default(),
             max_block_slots,
@@ -73,50 +75,72 @@ impl Memory {
         }
         // However the budgets share the slots beyond every `min`, one of them has a whole block of
         // these that it can give.
-        let budgets = self.budgets.len() as u64 + 1;
+        let open = || self.budgets.iter().filter(|budget| !budget.is_ended);
+        let budgets = open().count() as u64 + 1;
         let block = u64::from(self.max_block_slots);
-        let mins: u64 = self.budgets.iter().map(|budget| u64::from(budget.limits.min)).sum();
+        let mins: u64 = open().map(|budget| u64::from(budget.limits.min)).sum();
         let reserve = budgets * (block - 1) + block;
         let needed = mins + u64::from(limits.min) + reserve;
         if needed > u64::from(total) {
             return Err(DeclareError::Overcommitted { min: limits.min, others: mins, reserve, total });
         }
+        let new = |id| Budget::new(id, dataset, limits, policy, self.seed);
+        let over = self.budgets.iter_mut().filter(|budget| budget.is_over());
+        let reused = { over }.find_map(|budget| Some((budget.id.next()?, budget)));
+        if let Some((id, budget)) = reused {
+            *budget = new(id);
+            return Ok(id);
+        }
         if self.budgets.len() >= MAX_BUDGETS {
             return Err(DeclareError::TooManyBudgets { max: MAX_BUDGETS });
         }
-        let id = self.budgets.len() as u32;
-        self.budgets.push(Budget {
-            dataset,
-            limits,
-            used: Used::default(),
-            level: MemoryLevel::default(),
-            order: Order::new(policy, self.seed),
-            stale: Vec::new(),
-            future: Future::new(self.seed),
-            ahead: VecDeque::new(),
-            stats: BudgetStats::default(),
-        });
-        Ok(BudgetId(id))
+        let id = BudgetId::first(self.budgets.len());
+        self.budgets.push(new(id));
+        Ok(id)
     }
 
+    /// Ends a budget: what is cached of it is to go.
+    pub(crate) fn end_budget(&mut self, budget: BudgetId) {
+        let seed = self.seed;
+        self.budget_mut(budget).end(seed);
+        self.followers.retain(|(_, follower)| *follower != budget);
+    }
+
+    /// Keeps a record of the blocks of a budget's dataset that are given up from now on.
+    pub(crate) fn follow_losses(&mut self, budget: BudgetId) {
+        let Budget { losses, dataset, .. } = self.budget_mut(budget);
+        let follower = (*dataset, budget);
+        if losses.replace(Losses::default()).is_none() {
+            self.followers.push(follower);
+        }
+    }
+
+    /// A budget that is open, or that has ended and still has slots.
     pub(crate) fn budget(&self, budget: BudgetId) -> &Budget {
-        &self.budgets[budget.0 as usize]
+        let found = &self.budgets[budget.seat()];
+        debug_assert_eq!(found.id, budget, "a budget with slots keeps its seat");
+        found
     }
 
     pub(crate) fn budget_mut(&mut self, budget: BudgetId) -> &mut Budget {
-        &mut self.budgets[budget.0 as usize]
+        let found = &mut self.budgets[budget.seat()];
+        debug_assert_eq!(found.id, budget, "a budget with slots keeps its seat");
+        found
     }
 
+    /// Whether a budget has that number, ended or not.
+    pub(crate) fn knows_budget(&self, budget: BudgetId) -> bool {
+        self.budgets.get(budget.seat()).is_some_and(|found| found.id == budget)
+    }
+
+    /// Whether a budget has that number, and has not ended.
     pub(crate) fn has_budget(&self, budget: BudgetId) -> bool {
-        (budget.0 as usize) < self.budgets.len()
+        self.knows_budget(budget) && !self.budget(budget).is_ended
     }
 
-    pub(crate) fn budget_count(&self) -> u32 {
-        self.budgets.len() as u32
-    }
-
-    pub(crate) fn budgets(&self) -> impl Iterator<Item = (BudgetId, &Budget)> {
-        (0..).map(BudgetId).zip(&self.budgets)
+    /// The budgets, those among them that have ended.
+    pub(crate) fn budgets(&self) -> impl Iterator<Item = &Budget> {
+        self.budgets.iter()
     }
 
     #[cfg(feature = "internals")]
@@ -231,7 +255,7 @@ impl Memory {
         let entry = self.table.get_mut(entry);
         let is_first_use = entry.is_ahead && !entry.is_used;
         (entry.is_used, entry.is_passed) = (true, false);
-        self.budgets[entry.budget.0 as usize].stats.used += u64::from(is_first_use);
+        self.budgets[entry.budget.seat()].stats.used += u64::from(is_first_use);
     }
 
     /// A block in transit is cached, pinned by nobody yet, and outside the order of reclamation.
@@ -256,6 +280,11 @@ impl Memory {
     /// A cached block, which nobody has pinned, is empty again.
     pub(crate) fn reclaim(&mut self, entry: u32) {
         self.lift(entry);
+        let BlockId { dataset, index, .. } = self.table.get(entry).block;
+        for (_, follower) in self.followers.iter().filter(|(of, _)| *of == dataset) {
+            let losses = &mut self.budgets[follower.seat()].losses;
+            losses.as_mut().expect("a budget that follows losses has a record").add(index);
+        }
         self.remove(entry);
     }
 
@@ -263,16 +292,22 @@ impl Memory {
     /// Returns its budgets.
     pub(crate) fn retire(&mut self, dataset: DatasetId) -> Vec<BudgetId> {
         let seed = self.seed;
-        let of_dataset = (0..).map(BudgetId).zip(&mut self.budgets).filter(|(_, budget)| budget.dataset == dataset);
-        let retired = of_dataset.map(|(id, budget)| {
+        let of_dataset = self.budgets.iter_mut().filter(|budget| budget.dataset == dataset);
+        let retired = of_dataset.map(|budget| {
             budget.retire(seed);
-            id
+            budget.id
         });
         retired.collect()
     }
 
-    /// Empties a block of a past generation. Returns `false` if there is none that nobody pins.
+    /// Empties a block of a past generation, or of a budget that has ended. Returns `false` if
+    /// there is none that nobody pins.
     pub(crate) fn reclaim_stale(&mut self) -> bool {
+        let of_ended = self.budgets.iter().filter(|budget| budget.is_ended).find_map(|budget| budget.order.victim());
+        if let Some(victim) = of_ended {
+            self.reclaim(victim);
+            return true;
+        }
         let Self { budgets, table, .. } = self;
         let victim = budgets.iter_mut().find_map(|budget| {
             while let Some(order) = budget.stale.last_mut() {
@@ -324,7 +359,7 @@ impl Memory {
     /// Gives a cached block that nobody pins its place in the order of reclamation.
     pub(crate) fn settle(&mut self, entry: u32, touch: Touch) {
         let budget = self.table.get(entry).budget;
-        let order = &mut self.budgets[budget.0 as usize].order;
+        let order = &mut self.budgets[budget.seat()].order;
         order.insert(&mut self.table, entry, touch);
     }
 
@@ -333,7 +368,7 @@ impl Memory {
         let found = self.table.get_mut(entry);
         if found.is_used {
             found.is_passed = true;
-            let order = &mut self.budgets[found.budget.0 as usize].order;
+            let order = &mut self.budgets[found.budget.seat()].order;
             order.pass(&mut self.table, entry);
         }
     }
@@ -347,7 +382,7 @@ impl Memory {
     /// A block's next use has become known to its budget.
     pub(crate) fn update_expectation(&mut self, entry: u32, budget: BudgetId) {
         let Entry { budget: owner, block, place, .. } = *self.table.get(entry);
-        let Budget { order, future, .. } = &mut self.budgets[budget.0 as usize];
+        let Budget { order, future, .. } = &mut self.budgets[budget.seat()];
         if owner == budget
             && place != Place::Outside
             && let Some(position) = future.next_use(block.index)
@@ -359,11 +394,12 @@ impl Memory {
     /// The block that goes first when any budget may give, or, for the sake of a budget, any other
     /// one and itself: of the budget that has the most beyond its share.
     pub(crate) fn victim(&self, beneficiary: Option<BudgetId>) -> Option<u32> {
-        let offer = |(id, budget): (BudgetId, &'_ Budget)| {
+        let offer = |budget: &'_ Budget| {
             let victim = budget.order.victim()?;
             let slots = self.table.get(victim).chain.count();
-            let gives = beneficiary == Some(id) || budget.can_give(slots) || self.mutations.has(Mutation::MinNotKept);
-            gives.then_some((id, victim))
+            let is_its_own = beneficiary == Some(budget.id);
+            let gives = is_its_own || budget.can_give(slots) || self.mutations.has(Mutation::MinNotKept);
+            gives.then_some((budget.id, victim))
         };
         let more = |best: (BudgetId, u32), next: (BudgetId, u32)| {
             if self.budget(next.0).exceeds(self.budget(best.0)) { next } else { best }
@@ -381,7 +417,7 @@ impl Memory {
         let Entry { budget, place, state, .. } = *self.table.get(entry);
         assert_eq!(state, State::Cached, "only a cached block is pinned or reclaimed");
         if place != Place::Outside {
-            self.budgets[budget.0 as usize].order.remove(&mut self.table, entry);
+            self.budgets[budget.seat()].order.remove(&mut self.table, entry);
         }
     }
 
@@ -398,6 +434,10 @@ impl Memory {
             }
         }
         stats.unused += u64::from(is_ahead && !is_used);
+        if self.budget(budget).is_over() {
+            let seed = self.seed;
+            self.budget_mut(budget).forget_order(seed);
+        }
         self.pool.give_back(chain);
         self.update_levels(budget);
     }
@@ -410,6 +450,3 @@ impl Memory {
         budget.level = budget.level.after(budget.used.total(), budget.limits.max, block);
     }
 }
-
-/// Decisions look at every budget.
-const MAX_BUDGETS: usize = 1024;

@@ -6,9 +6,10 @@ use crate::{
     ahead::{Ahead, Push, Readers},
     block::{BlockId, BudgetId, Dataset, DatasetId, DownstreamId, Generation, RequestId, UpstreamId},
     budget::Limits,
-    downstream::Outlet,
+    downstream::{Outlet, UnusedCredit},
     error::{DeclareError, Fault, ReadError},
     level::MemoryLevel,
+    losses::Lost,
     mutation::Mutations,
     order::Policy,
     request::Blocks,
@@ -88,7 +89,10 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// [`DeclareError::DatasetExists`].
+    /// [`DeclareError::DatasetExists`], [`DeclareError::BlockTooLarge`], or
+    /// [`DeclareError::DatasetEnding`] for the number of a dataset that has
+    /// [ended](Self::end_dataset) and holds slots: an owner that gives every opening a number
+    /// of its own never meets it.
     pub fn declare_dataset(
         &mut self,
         dataset: DatasetId,
@@ -132,9 +136,47 @@ impl Node {
         for budget in self.store.memory.retire(dataset) {
             self.ahead.forget_blocks(budget);
         }
-        self.access.refuse_all(dataset, Fault::Changed, &mut self.actions);
+        self.access.refuse_dataset(dataset, Fault::Changed, &mut self.actions);
         self.changed();
         Ok(())
+    }
+
+    /// A budget's application is gone. Its requests are refused with [`Fault::Ended`], its number
+    /// is unknown from now on, and its `min` can be guaranteed to others. An owner that expects the
+    /// application back keeps the budget, and so its blocks.
+    ///
+    /// - Cached blocks of the budget go, those that are pinned once they are copied or presented.
+    /// - Blocks in transit keep their slots until they have arrived or failed. They go then, unless
+    ///   another budget's reader waits for them and copies them first.
+    /// - Credit that the budget gave is recalled: its slots are free once it is
+    ///   [returned](Self::return_credit) or [lost](Self::lose_upstream), or a block was pushed into
+    ///   it, which is dropped.
+    /// - Credit for blocks of the budget is returned here, for the driver to give it back to the
+    ///   nodes downstream. What comes later is refused by [`credited`](Self::credited), and the
+    ///   driver gives that back, too.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::UnknownBudget`], also for a budget that has ended.
+    pub fn end_budget(&mut self, budget: BudgetId) -> Result<Vec<UnusedCredit>, ReadError> {
+        self.store.dataset_of(budget)?;
+        self.access.refuse_budget(budget, Fault::Ended, &mut self.actions);
+        self.store.memory.end_budget(budget);
+        let unused = self.ahead.end_budget(budget, &mut self.actions);
+        self.changed();
+        Ok(unused)
+    }
+
+    /// Nobody reads a dataset any more: its budgets [end](Self::end_budget). Returns the credit of
+    /// nodes downstream that was for its blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`DeclareError::UnknownDataset`], also for a dataset that has ended.
+    pub fn end_dataset(&mut self, dataset: DatasetId) -> Result<Vec<UnusedCredit>, DeclareError> {
+        let budgets = self.store.end_dataset(dataset)?;
+        let unused = budgets.into_iter().map(|budget| self.end_budget(budget).expect("the dataset's budget is open"));
+        Ok(unused.collect::<Vec<_>>().concat())
     }
 
     /// A reader asks for blocks of the budget's dataset. They are asked for in this order, and each
@@ -355,6 +397,33 @@ impl Node {
     /// A node downstream is gone. The driver cancels its requests.
     pub fn lose_downstream(&mut self, downstream: DownstreamId) {
         self.ahead.lose_downstream(downstream);
+    }
+
+    /// Which blocks a node downstream holds is not known any more: it has lost
+    /// [an unknown number](Lost::Unknown).
+    pub fn forget_held(&mut self, downstream: DownstreamId, budget: BudgetId) {
+        if let Some(outlet) = self.ahead.known_outlet(downstream, budget) {
+            outlet.forget_held();
+        }
+    }
+
+    /// Keeps a record of the blocks of the budget's dataset that this node gives up, for an
+    /// upstream that [knows which it holds](Self::downstream_holds). Those of a past generation are
+    /// not among them: a new generation empties the record, as the upstream's knowledge.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::UnknownBudget`].
+    pub fn follow_losses(&mut self, budget: BudgetId) -> Result<(), ReadError> {
+        self.store.dataset_of(budget)?;
+        self.store.memory.follow_losses(budget);
+        Ok(())
+    }
+
+    /// The blocks that were given up since the last call, without those that are cached again.
+    /// None of a budget whose losses are not [followed](Self::follow_losses).
+    pub fn take_lost(&mut self, budget: BudgetId) -> Lost {
+        self.store.take_lost(budget)
     }
 
     /// The driver has sent a block that it was to [present](Action::Present), or has found the node

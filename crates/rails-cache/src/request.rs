@@ -166,10 +166,10 @@ impl Requests {
         self.requests.get_mut(&id)
     }
 
-    /// Every request for blocks of a dataset, the oldest first.
-    pub(crate) fn of_dataset(&self, dataset: DatasetId) -> Vec<RequestId> {
-        let of_dataset = self.requests.iter().filter(|(_, request)| request.dataset == dataset);
-        of_dataset.map(|(id, _)| *id).collect()
+    /// The requests of which that is true, the oldest first.
+    pub(crate) fn matching(&self, is_meant: impl Fn(&Request) -> bool) -> Vec<RequestId> {
+        let meant = self.requests.iter().filter(|(_, request)| is_meant(request));
+        meant.map(|(id, _)| *id).collect()
     }
 
     /// Takes the oldest request that can go on out of their set.

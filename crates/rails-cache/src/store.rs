@@ -4,6 +4,7 @@ use crate::{
     block::{BlockId, BudgetId, Dataset, DatasetId, Generation},
     budget::Limits,
     error::{DeclareError, ReadError},
+    losses::Lost,
     memory::Memory,
     mutation::Mutations,
     order::{Policy, Touch},
@@ -32,8 +33,10 @@ impl Store {
     }
 
     pub(crate) fn add_dataset(&mut self, dataset: DatasetId, declared: Dataset) -> Result<(), DeclareError> {
-        if self.datasets.contains_key(&dataset) {
-            return Err(DeclareError::DatasetExists(dataset));
+        self.forget_ended();
+        if let Some(there) = self.datasets.get(&dataset) {
+            let error = if there.is_ended { DeclareError::DatasetEnding } else { DeclareError::DatasetExists };
+            return Err(error(dataset));
         }
         let (slots, max) = (declared.max_slots(), self.memory.max_block_slots());
         if slots > u64::from(max) {
@@ -49,7 +52,7 @@ impl Store {
         limits: Limits,
         policy: Policy,
     ) -> Result<BudgetId, DeclareError> {
-        if !self.datasets.contains_key(&dataset) {
+        if self.datasets.get(&dataset).is_none_or(|declared| declared.is_ended) {
             return Err(DeclareError::UnknownDataset(dataset));
         }
         self.memory.declare(dataset, limits, policy)
@@ -57,7 +60,24 @@ impl Store {
 
     /// The dataset, to be changed.
     pub(crate) fn dataset_mut(&mut self, dataset: DatasetId) -> Result<&mut Dataset, DeclareError> {
-        self.datasets.get_mut(&dataset).ok_or(DeclareError::UnknownDataset(dataset))
+        let open = self.datasets.get_mut(&dataset).filter(|declared| !declared.is_ended);
+        open.ok_or(DeclareError::UnknownDataset(dataset))
+    }
+
+    /// Nobody reads a dataset any more. Returns its budgets, which have to end.
+    pub(crate) fn end_dataset(&mut self, dataset: DatasetId) -> Result<Vec<BudgetId>, DeclareError> {
+        self.forget_ended();
+        self.dataset_mut(dataset)?.is_ended = true;
+        let open = self.memory.budgets().filter(|budget| budget.dataset == dataset && !budget.is_ended);
+        Ok(open.map(|budget| budget.id).collect())
+    }
+
+    /// Forgets the datasets that have ended and of which no block holds slots.
+    fn forget_ended(&mut self) {
+        let Self { datasets, memory, .. } = self;
+        let is_held =
+            |dataset: DatasetId| memory.budgets().any(|budget| budget.dataset == dataset && !budget.is_over());
+        datasets.retain(|dataset, declared| !declared.is_ended || is_held(*dataset));
     }
 
     /// The dataset of a budget that may not exist.
@@ -108,10 +128,11 @@ impl Store {
     }
 
     /// The slots of a block, wherever its name comes from. None if the budget's dataset has no such
-    /// block.
+    /// block. A budget that has ended may still have credit for some.
     pub(crate) fn checked_slots(&self, budget: BudgetId, block: &BlockId) -> Option<u32> {
-        let dataset = self.dataset_of(budget).ok().filter(|dataset| *dataset == block.dataset)?;
-        let dataset = &self.datasets[&dataset];
+        let is_of_budget = |budget| self.memory.budget(budget).dataset == block.dataset;
+        let is_known = self.memory.knows_budget(budget) && is_of_budget(budget);
+        let dataset = is_known.then(|| self.datasets.get(&block.dataset))??;
         dataset.check(block.index).ok()?;
         Some(dataset.slots_of(block.index))
     }
@@ -123,6 +144,19 @@ impl Store {
     /// The entry of a block in transit.
     pub(crate) fn in_transit(&self, block: &BlockId) -> Option<u32> {
         self.memory.find(block).filter(|entry| self.memory.entry(*entry).state == State::InTransit)
+    }
+
+    /// The losses of a budget's dataset since the last call.
+    pub(crate) fn take_lost(&mut self, budget: BudgetId) -> Lost {
+        if !self.memory.has_budget(budget) {
+            return Lost::Blocks(Vec::new());
+        }
+        let losses = self.memory.budget_mut(budget).losses.as_mut().map(std::mem::take);
+        let is_cached = |index| {
+            let found = self.memory.find(&self.block(budget, index));
+            found.is_some_and(|entry| self.memory.entry(entry).state == State::Cached)
+        };
+        losses.unwrap_or_default().into_lost(is_cached)
     }
 
     /// Ends a pin of a cached block. Returns the slots of the block.

@@ -3,7 +3,7 @@
 
 use rails_array::{BlockGrid, BlockIndex, Grid, Region, Shape};
 use rails_cache::{
-    Action, BlockId, BudgetId, DatasetId, Fault, Generation, Limits, Node, NodeConfig, Policy, Purpose, Refusal,
+    Action, BlockId, BudgetId, DatasetId, Fault, Generation, Limits, Lost, Node, NodeConfig, Policy, Purpose, Refusal,
     UpstreamId,
 };
 use std::{sync::Arc, time::Instant};
@@ -116,6 +116,43 @@ fn unused_blocks_of_a_past_generation_are_counted() {
     assert!(site.node.arrived(block(2), site.now));
     let stats = site.node.stats(site.budget);
     assert_eq!((stats.ahead_fetched, stats.ahead_hits, stats.unused, stats.reclaimed), (3, 1, 2, 3));
+}
+
+#[test]
+fn blocks_that_go_are_told_to_those_who_follow() {
+    let mut site = Site::new(100, 1);
+    let budget = site.budget;
+    let other = site.node.declare_budget(DATASET, Limits::default(), Policy::Lru).unwrap();
+    let lost = |site: &mut Site, budget| {
+        let Lost::Blocks(blocks) = site.node.take_lost(budget) else { panic!("too many are gone") };
+        blocks.into_iter().map(|index| index.0).collect::<Vec<_>>()
+    };
+    site.node.follow_losses(budget).unwrap();
+    let fill = |site: &mut Site, budget, blocks: std::ops::Range<u64>| {
+        for index in blocks {
+            site.node.read(budget, vec![BlockIndex(index)]).unwrap();
+            while let Some(action) = site.node.poll(site.now) {
+                match action {
+                    Action::Fetch { block, .. } => assert!(site.node.arrived(block, site.now)),
+                    Action::Copy { request, block } => site.node.copied(request, block, site.now),
+                    _ => {}
+                }
+            }
+        }
+    };
+    // Those of another budget count, too: an upstream knows of datasets.
+    fill(&mut site, other, 0..100);
+    let first = site.node.stats(other).reclaimed;
+    assert_eq!(lost(&mut site, budget), (0..first).collect::<Vec<_>>());
+    assert_eq!((lost(&mut site, budget), lost(&mut site, other)), (vec![], vec![]));
+    fill(&mut site, other, 100..110);
+    fill(&mut site, other, first..first + 2);
+    let expected: Vec<u64> = (first + 2..site.node.stats(other).reclaimed).collect();
+    assert_eq!(lost(&mut site, budget), expected);
+    fill(&mut site, other, 200..210);
+    site.node.replace(DATASET, Generation(1)).unwrap();
+    assert_eq!(site.poll_all(), []);
+    assert_eq!((site.node.usage().cached, lost(&mut site, budget)), (0, vec![]));
 }
 
 #[test]

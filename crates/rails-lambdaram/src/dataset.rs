@@ -270,7 +270,7 @@ impl Array {
         let node = self.inner.dataset.site.library.node();
         let read = node.read_into(view.reader(), view.grid(), selection, goal).await;
         read.map_err(|error| match error {
-            ReadingError::Failed(Failure { fault: Fault::Changed, .. }) => {
+            ReadingError::Changed | ReadingError::Failed(Failure { fault: Fault::Changed, .. }) => {
                 ReadError::Changed { array: summary.description.name.clone() }
             }
             ReadingError::Failed(Failure { block, fault, text }) => ReadError::Failed {
@@ -279,7 +279,7 @@ impl Array {
                 fault,
                 reason: text,
             },
-            ReadingError::Refused(_) => self.outside(selection),
+            ReadingError::Outside => self.outside(selection),
         })
     }
 

@@ -7,14 +7,11 @@ use crate::{
     SiteOptions,
     description::DatasetDescription,
     library::{Library, OpenError},
-    node::{Node, OpenGrid, ReaderKey},
+    node::{Lease, Node, OpenGrid, ReaderKey},
     wire::GridOf,
 };
 use rails_array::{Region, Selection, Shape};
-use rails_cache::{
-    BudgetId,
-    pattern::{Pattern, TellError},
-};
+use rails_cache::pattern::{Pattern, TellError};
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -48,8 +45,7 @@ pub(crate) struct View(Arc<ViewInner>);
 #[derive(Debug)]
 struct ViewInner {
     node: Arc<Node>,
-    grid: Arc<OpenGrid>,
-    budget: BudgetId,
+    grid: Lease,
     reader: ReaderKey,
 }
 
@@ -84,7 +80,10 @@ impl Grids {
             let max_block_bytes = self.library.node().max_block_bytes();
             let proposal = state.watch.observe(selection, whole.grid(), max_block_bytes);
             if let Some((region, block_shape)) = proposal {
-                let view = self.open(Some(region), block_shape, Some(&whole), &state.told)?;
+                // A node that has no room for blocks of their own goes on with those of the array.
+                let Ok(view) = self.open(Some(region), block_shape, Some(&whole), &state.told) else {
+                    return Ok(whole);
+                };
                 if state.views.len() == MAX_VIEWS {
                     state.views.remove(0);
                 }
@@ -153,7 +152,7 @@ impl Grids {
         if !told.is_empty() {
             node.tell(reader, told.to_vec()).expect("the regions were told before");
         }
-        Ok(View(Arc::new(ViewInner { node, grid, budget, reader })))
+        Ok(View(Arc::new(ViewInner { node, grid, reader })))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -13,6 +13,8 @@ mod link;
 mod node;
 mod options;
 mod server;
+#[cfg(test)]
+mod simulation;
 mod site;
 pub mod storage;
 pub mod wire;

@@ -183,6 +183,13 @@ impl Site {
         links.map(|(name, status)| (name, status.to_string())).collect()
     }
 
+    /// A site of a library that a test has made.
+    #[cfg(test)]
+    pub(crate) fn of_library(library: &Arc<Library>, address: SiteAddress, options: SiteOptions) -> Self {
+        let inner = SiteInner { library: Arc::clone(library), options, address, _rails: Vec::new() };
+        Self { inner: Arc::new(inner) }
+    }
+
     pub(crate) fn library(&self) -> &Arc<Library> {
         &self.inner.library
     }

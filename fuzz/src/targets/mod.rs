@@ -6,6 +6,7 @@ mod connection;
 mod formats;
 mod handshake;
 mod kernel;
+mod lambdaram;
 mod lane;
 mod lanes;
 mod messages;
@@ -91,6 +92,10 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "zarr-metadata", run: zarr::metadata, seeds: zarr::texts, words: zarr::WORDS },
     Target { name: "zarr-shard", run: zarr::shard, seeds: zarr::shards, words: &[] },
     Target { name: "chunk", run: zarr::chunk, seeds: zarr::chunks, words: &[] },
+    // rails-lambdaram: messages of another node, and the blocks in them.
+    Target { name: "lambdaram-reader", run: lambdaram::reader, seeds: lambdaram::reader_frames, words: &[] },
+    Target { name: "lambdaram-server", run: lambdaram::server, seeds: lambdaram::server_messages, words: &[] },
+    Target { name: "lambdaram-payload", run: lambdaram::payload, seeds: lambdaram::payloads, words: &[] },
 ];
 
 /// Inputs that are text.

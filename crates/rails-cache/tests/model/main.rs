@@ -24,6 +24,7 @@ const SMALLEST: Site = Site {
     requests: 1,
     may_fail: false,
     may_prefetch: false,
+    may_end: false,
     max_credit: 0,
     mutation: None,
 };
@@ -38,7 +39,9 @@ const TWO_BUDGETS: Site = Site { blocks: 3, slots: 3, mins: &[2, 0], ..TWO_REQUE
 /// Budgets in which the longest block fits alone.
 const SMALL_BUDGETS: Site = Site { blocks: 3, slots: 4, mins: &[0, 0], max: 2, ..LONG_BLOCKS };
 
-const INSTANCES: [Site; 17] = [
+const ENDS: Site = Site { may_end: true, ..SMALLEST };
+
+const INSTANCES: [Site; 18] = [
     SMALLEST,
     TWO_REQUESTS,
     Site { blocks: 5, ..TWO_REQUESTS },
@@ -56,6 +59,7 @@ const INSTANCES: [Site; 17] = [
     PREFETCH,
     CREDIT,
     Site { may_fail: true, max_credit: 1, ..CREDIT },
+    ENDS,
 ];
 
 /// The properties that some state of a site breaks.

@@ -36,6 +36,8 @@ pub(crate) struct Site {
     pub(crate) may_fail: bool,
     /// Whether the application prefetches.
     pub(crate) may_prefetch: bool,
+    /// Whether a budget's application may be gone at any time, and another one come.
+    pub(crate) may_end: bool,
     /// The slots that the upstream may be promised, for blocks that it pushes.
     pub(crate) max_credit: u32,
     pub(crate) mutation: Option<Mutation>,
@@ -84,6 +86,8 @@ pub(crate) enum Step {
         is_watched: bool,
     },
     Prefetch(u64),
+    /// An application is gone, and the next one has the same limits.
+    End(BudgetId),
     Copied,
     Access,
     Answer,
@@ -150,14 +154,15 @@ impl Site {
             // A reader that was refused asks again once it has finished its copies.
             Module::Application if node.requests.len() + state.view.orphaned_copies() < self.requests => {
                 let watch = if state.watched.is_none() { &[false, true][..] } else { &[false] };
-                let budgets = internals::budgets(&state.node);
+                let budgets = open_budgets(&state.node);
+                let ends: Vec<Step> = budgets.iter().filter(|_| self.may_end).copied().map(Step::End).collect();
                 let first = |budget| (0..self.blocks).map(move |first| (budget, first));
                 let of = |(budget, first)| {
                     watch.iter().map(move |is_watched| Step::Ask { budget, first, is_watched: *is_watched })
                 };
                 let asks = budgets.into_iter().flat_map(first).flat_map(of);
                 let may_prefetch = self.may_prefetch && node.budgets[0].ahead.is_empty();
-                asks.chain((0..self.blocks).filter(|_| may_prefetch).map(Step::Prefetch)).collect()
+                asks.chain((0..self.blocks).filter(|_| may_prefetch).map(Step::Prefetch)).chain(ends).collect()
             }
             Module::Reader if !state.copying.is_empty() => vec![Step::Copied],
             Module::Access if internals::access_is_due(&state.node) => vec![Step::Access],
@@ -196,10 +201,7 @@ impl Site {
         let layout = Line::new(self.blocks, self.odd_block_slots);
         node.declare_dataset(DATASET, Arc::new(layout), 1, Generation(0))
             .expect("the model's dataset is declared once");
-        for min in self.mins {
-            let limits = Limits { min: *min, max: self.max, ..Limits::default() };
-            node.declare_budget(DATASET, limits, self.policy).expect("the model's budgets fit");
-        }
+        self.mins.iter().for_each(|min| self.open_budget(&mut node, *min));
         let view = View {
             node: internals::state(&node),
             asked: VecDeque::new(),
@@ -214,11 +216,16 @@ impl Site {
         State { node, view, copying: VecDeque::new(), watched: None, is_progress: false }
     }
 
+    fn open_budget(&self, node: &mut Node, min: u32) {
+        let limits = Limits { min, max: self.max, ..Limits::default() };
+        node.declare_budget(DATASET, limits, self.policy).expect("the model's budgets fit");
+    }
+
     pub(crate) fn after(&self, before: &State, step: Step) -> State {
         let mut state = before.clone();
         state.is_progress = false;
         let mut copied = None;
-        let budget = internals::budgets(&before.node)[0];
+        let budget = open_budgets(&before.node)[0];
         match step {
             Step::Ask { budget, first, is_watched } => {
                 let blocks = (0..self.request_blocks).map(|next| BlockIndex((first + next) % self.blocks));
@@ -248,6 +255,11 @@ impl Site {
             Step::Prefetch(index) => {
                 let noted = state.node.prefetch(budget, vec![BlockIndex(index)]);
                 assert_eq!(noted, Ok(1), "the model's blocks are good");
+            }
+            Step::End(budget) => {
+                let unused = state.node.end_budget(budget);
+                assert_eq!(unused, Ok(Vec::new()), "nobody is downstream of the model");
+                self.open_budget(&mut state.node, 0);
             }
             Step::Speculate => {
                 internals::speculate(&mut state.node);
@@ -358,6 +370,11 @@ impl State {
         };
         self.copying = copies.iter().map(|(request, _)| *request).collect();
     }
+}
+
+fn open_budgets(node: &Node) -> Vec<BudgetId> {
+    let is_open = internals::state(node).budgets.into_iter().map(|budget| !budget.is_ended);
+    internals::budgets(node).into_iter().zip(is_open).filter(|(_, is_open)| *is_open).map(|(id, _)| id).collect()
 }
 
 fn held<'a>(node: &'a NodeState, block: &BlockId) -> Option<&'a HeldBlock> {

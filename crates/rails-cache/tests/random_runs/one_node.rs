@@ -3,8 +3,8 @@
 use crate::{AGAIN, seeds};
 use rails_array::{BlockGrid, BlockIndex, Grid, Region, Shape};
 use rails_cache::{
-    Action, BlockId, BudgetId, BudgetStats, DatasetId, Fault, Generation, Limits, Node, NodeConfig, Policy, RequestId,
-    UpstreamId, internals,
+    Action, BlockId, BudgetId, BudgetStats, DatasetId, DeclareError, Fault, Generation, Limits, Node, NodeConfig,
+    Policy, ReadError, RequestId, UpstreamId, internals,
 };
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng, seq::IndexedRandom};
 use std::{
@@ -18,9 +18,14 @@ struct Run {
     random: ChaCha8Rng,
     node: Node,
     now: Instant,
+    slots: u32,
+    max_block_slots: u32,
+    /// The budgets that have not ended.
     budgets: Vec<(BudgetId, DatasetId)>,
+    ended: Vec<(BudgetId, DatasetId)>,
+    next_dataset: u32,
     /// The slots that each budget has at most.
-    maxima: Vec<u32>,
+    maxima: BTreeMap<BudgetId, u32>,
     generations: BTreeMap<DatasetId, Generation>,
     /// What each slot holds: a block, and the number of the slot in it.
     contents: Vec<Option<(BlockId, usize)>>,
@@ -36,6 +41,8 @@ struct Run {
     credit: BTreeMap<BudgetId, u32>,
     /// Blocks that readers were given.
     given: u64,
+    /// Blocks that readers of budgets that have ended asked for.
+    found_before: u64,
     /// Whether a request may have ended before it was given blocks that it waited for.
     has_ended_early: bool,
     /// Everything that the node asked for, to be compared.
@@ -55,33 +62,18 @@ impl Run {
             seed: hash_seed,
         };
         let now = Instant::now();
-        let mut node = Node::new(config, now);
-        let (mut budgets, mut maxima) = (Vec::new(), Vec::new());
-        for dataset in (0..random.random_range(1..4)).map(DatasetId) {
-            let shape = Shape::new([random.random_range(8..30), random.random_range(8..30)]).unwrap();
-            let block = Shape::new([random.random_range(1..3), u64::from(max_block_slots) * 2]).unwrap();
-            let grid = Grid::new(BlockGrid::new(Region::whole(&shape), block).unwrap());
-            node.declare_dataset(dataset, Arc::new(grid), 4, Generation(0)).unwrap();
-            for _ in 0..random.random_range(1..4) {
-                let policies = [Policy::Lru, Policy::Mru, Policy::Hinted, Policy::Schedule];
-                let policy = *policies.choose(&mut random).unwrap();
-                let is_tight = random.random_bool(0.3);
-                let max = if is_tight { max_block_slots } else { random.random_range(max_block_slots..=slots) };
-                let min = random.random_range(0..=slots / 3).min(max);
-                let limits = Limits { min, max, weight: random.random_range(1..4) };
-                if let Ok(budget) = node.declare_budget(dataset, limits, policy) {
-                    budgets.push((budget, dataset));
-                    maxima.push(max);
-                }
-            }
-        }
-        Self {
+        let node = Node::new(config, now);
+        let mut run = Self {
             random,
             node,
             now,
-            generations: budgets.iter().map(|(_, dataset)| (*dataset, Generation(0))).collect(),
-            budgets,
-            maxima,
+            slots,
+            max_block_slots,
+            generations: BTreeMap::new(),
+            budgets: Vec::new(),
+            ended: Vec::new(),
+            next_dataset: 0,
+            maxima: BTreeMap::new(),
             contents: vec![None; slots as usize],
             asked: Vec::new(),
             copying: Vec::new(),
@@ -90,15 +82,81 @@ impl Run {
             recalled: BTreeSet::new(),
             credit: BTreeMap::new(),
             given: 0,
+            found_before: 0,
             has_ended_early: false,
             log: Vec::new(),
+        };
+        (0..run.random.random_range(1..4)).for_each(|_| run.open_dataset(None));
+        run
+    }
+
+    /// Declares a dataset with budgets, of a number that has ended, or of a new one.
+    fn open_dataset(&mut self, ended: Option<DatasetId>) {
+        let random = &mut self.random;
+        let shape = Shape::new([random.random_range(8..30), random.random_range(8..30)]).unwrap();
+        let block = Shape::new([random.random_range(1..3), u64::from(self.max_block_slots) * 2]).unwrap();
+        let grid = Arc::new(Grid::new(BlockGrid::new(Region::whole(&shape), block).unwrap()));
+        let is_held = |(block, _): &(BlockId, Vec<u32>)| Some(block.dataset) == ended;
+        let again = ended.map(|dataset| self.node.declare_dataset(dataset, grid.clone(), 4, Generation(0)));
+        let dataset = match (ended, again) {
+            (Some(dataset), Some(Ok(()))) => {
+                assert!(!self.asked.iter().any(is_held), "blocks of a past dataset are still to come");
+                dataset
+            }
+            (_, again) => {
+                assert!(again.is_none_or(|again| matches!(again, Err(DeclareError::DatasetEnding(_)))));
+                let dataset = DatasetId(self.next_dataset);
+                self.next_dataset += 1;
+                self.node.declare_dataset(dataset, grid, 4, Generation(0)).unwrap();
+                dataset
+            }
+        };
+        self.generations.insert(dataset, Generation(0));
+        (0..self.random.random_range(1..4)).for_each(|_| self.open_budget(dataset));
+    }
+
+    fn open_budget(&mut self, dataset: DatasetId) {
+        let (random, slots) = (&mut self.random, self.slots);
+        let policy = *[Policy::Lru, Policy::Mru, Policy::Hinted, Policy::Schedule].choose(random).unwrap();
+        let is_tight = random.random_bool(0.3);
+        let max = if is_tight { self.max_block_slots } else { random.random_range(self.max_block_slots..=slots) };
+        let min = random.random_range(0..=slots / 3).min(max);
+        let limits = Limits { min, max, weight: random.random_range(1..4) };
+        if let Ok(budget) = self.node.declare_budget(dataset, limits, policy) {
+            assert!(self.maxima.insert(budget, max).is_none(), "two budgets have the same number");
+            self.budgets.push((budget, dataset));
         }
     }
 
+    fn end_budget(&mut self, budget: BudgetId) {
+        self.found_before += found(&self.node.stats(budget));
+        self.ended.extend(self.budgets.extract_if(.., |(open, _)| *open == budget));
+        self.has_ended_early = true;
+        assert_eq!(self.node.end_budget(budget), Ok(Vec::new()), "nobody is downstream");
+    }
+
+    fn end_dataset(&mut self, dataset: DatasetId) {
+        let of_dataset = self.budgets.extract_if(.., |(_, of)| *of == dataset).collect::<Vec<_>>();
+        let stats = of_dataset.iter().map(|(budget, _)| self.node.stats(*budget));
+        self.found_before += stats.map(|stats| found(&stats)).sum::<u64>();
+        self.ended.extend(of_dataset);
+        self.has_ended_early = true;
+        assert_eq!(self.node.end_dataset(dataset), Ok(Vec::new()), "nobody is downstream");
+        assert_eq!(self.node.end_dataset(dataset), Err(DeclareError::UnknownDataset(dataset)));
+    }
+
+    /// Nothing is known of budgets that have ended.
+    fn try_ended(&mut self) {
+        let Some((budget, _)) = self.ended.choose(&mut self.random).copied() else { return };
+        let unknown = |error: ReadError| matches!(error, ReadError::UnknownBudget(_));
+        assert!(self.node.read(budget, vec![BlockIndex(0)]).is_err_and(unknown));
+        assert!(self.node.prefetch(budget, vec![BlockIndex(0)]).is_err_and(unknown));
+        assert!(self.node.end_budget(budget).is_err_and(unknown));
+        assert_eq!(self.node.grant_credit(UPSTREAM, budget, 1), 0);
+        assert_eq!(self.node.stats(budget), BudgetStats::default());
+    }
+
     fn go(mut self) -> Vec<Action> {
-        if self.budgets.is_empty() {
-            return self.log;
-        }
         for _ in 0..self.random.random_range(50..400) {
             self.event();
             self.act();
@@ -117,11 +175,17 @@ impl Run {
         }
         assert!(self.open.is_empty(), "requests were forgotten: {:?}", self.open);
         assert!(self.asked.is_empty() && self.copying.is_empty(), "the run does not end");
+        let state = internals::state(&self.node);
+        let held = |budget: &internals::BudgetState| budget.used.iter().sum::<u32>();
+        assert!(state.budgets.iter().all(|budget| !budget.is_ended || held(budget) == 0), "slots of the past are held");
         self.log
     }
 
     fn event(&mut self) {
-        let (budget, dataset) = *self.budgets.choose(&mut self.random).unwrap();
+        if self.budgets.is_empty() {
+            self.open_dataset(None);
+        }
+        let Some((budget, dataset)) = self.budgets.choose(&mut self.random).copied() else { return };
         match self.random.random_range(0..20) {
             0..5 if self.open.len() < 8 => {
                 let blocks = self.blocks();
@@ -140,7 +204,7 @@ impl Run {
                 let _ = self.node.expect(budget, blocks);
             }
             17 => self.push(budget, dataset),
-            18 => match self.random.random_range(0..10) {
+            18 => match self.random.random_range(0..16) {
                 0 => self.cancel(),
                 1 => {
                     let generation = Generation(self.generations[&dataset].0 + 1);
@@ -155,6 +219,16 @@ impl Run {
                 }
                 3 => self.now += Duration::from_secs(self.random.random_range(1..100)),
                 4 => self.node.cancel_prefetch(budget),
+                5 => {
+                    self.end_budget(budget);
+                    self.open_budget(dataset);
+                }
+                6 => {
+                    self.end_dataset(dataset);
+                    let again = self.random.random_bool(0.7).then_some(dataset);
+                    self.open_dataset(again);
+                }
+                7 => self.try_ended(),
                 _ => self.return_credit(),
             },
             _ => {
@@ -212,6 +286,9 @@ impl Run {
     }
 
     fn push(&mut self, budget: BudgetId, dataset: DatasetId) {
+        // An upstream may not know yet that a budget has ended.
+        let late = self.ended.iter().copied().find(|_| self.random.random_bool(0.1));
+        let (budget, dataset) = late.unwrap_or((budget, dataset));
         let index = match self.asked.choose(&mut self.random) {
             Some((asked, _)) if self.random.random_bool(0.3) => asked.index,
             _ => BlockIndex(self.random.random_range(0..80)),
@@ -290,11 +367,10 @@ impl Run {
         assert_eq!(usage.in_transit as usize, asked);
         assert_eq!(usage.credited, self.credit.values().sum::<u32>());
         let used = internals::used(&self.node);
-        assert!(used.iter().zip(&self.maxima).all(|(used, max)| used <= max), "{used:?} of {:?} slots", self.maxima);
+        let maxima: Vec<u32> = internals::budgets(&self.node).iter().map(|budget| self.maxima[budget]).collect();
+        assert!(used.iter().zip(&maxima).all(|(used, max)| used <= max), "{used:?} of {maxima:?} slots");
         let stats: Vec<_> = self.budgets.iter().map(|(budget, _)| self.node.stats(*budget)).collect();
-        let found =
-            |stats: &BudgetStats| stats.hits + stats.ahead_hits + stats.late_ahead + stats.joined + stats.misses;
-        let found: u64 = stats.iter().map(found).sum();
+        let found = self.found_before + stats.iter().map(found).sum::<u64>();
         let counted = self.given + internals::awaited(&self.node) as u64;
         assert!(found == counted || found > counted && self.has_ended_early, "{stats:?} of {counted} blocks");
         if self.asked.is_empty() && self.copying.is_empty() && self.recalled.is_empty() {
@@ -303,6 +379,11 @@ impl Run {
         let timeout = self.node.poll_timeout();
         assert!(timeout.is_none_or(|timeout| timeout > self.now), "the node has to be polled again at once");
     }
+}
+
+/// The blocks that readers of a budget asked for.
+fn found(stats: &BudgetStats) -> u64 {
+    stats.hits + stats.ahead_hits + stats.late_ahead + stats.joined + stats.misses
 }
 
 #[test]

@@ -4,8 +4,8 @@
 use crate::{AGAIN, seeds};
 use rails_array::{BlockGrid, BlockIndex, Grid, Region, Shape};
 use rails_cache::{
-    Action, BlockId, BudgetId, DatasetId, DownstreamId, Fault, Generation, Limits, Node, NodeConfig, Policy, RequestId,
-    UpstreamId,
+    Action, BlockId, BudgetId, DatasetId, DownstreamId, Fault, Generation, Limits, Lost, Node, NodeConfig, Policy,
+    RequestId, UpstreamId, internals,
 };
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use std::{
@@ -17,15 +17,20 @@ use std::{
 #[derive(Debug, Clone)]
 enum ToServer {
     Get(BlockId),
-    Credit(u32),
-    Recall,
+    /// Credit of a budget of the client, and its recall.
+    Credit(BudgetId, u32),
+    Recall(BudgetId),
+    /// Blocks that the client has given up.
+    Lost(Lost),
 }
 
 #[derive(Debug, Clone)]
 enum ToClient {
-    Block { block: BlockId, is_pushed: bool },
+    Block(BlockId),
+    /// A block that was pushed into the credit of a budget of the client.
+    Pushed(BudgetId, BlockId),
     Fault(BlockId),
-    Return(u32),
+    Return(BudgetId, u32),
 }
 
 struct Site {
@@ -34,7 +39,11 @@ struct Site {
     client: Node,
     server: Node,
     budget: BudgetId,
+    /// The client's budgets in the order of their declaration, those among them that have ended.
+    opened: Vec<BudgetId>,
     server_budget: BudgetId,
+    /// The server's budgets, and the one of the client whose credit each of them uses.
+    client_budgets: BTreeMap<BudgetId, BudgetId>,
     to_server: VecDeque<ToServer>,
     to_client: VecDeque<ToClient>,
     reorders: bool,
@@ -61,17 +70,20 @@ impl Site {
             // The last block is shorter.
             let grid = Grid::new(BlockGrid::new(Region::whole(&shape(239)), shape(6)).unwrap());
             node.declare_dataset(DATASET, Arc::new(grid), 4, Generation(0)).unwrap();
-            let budget = node.declare_budget(DATASET, Limits::default(), Policy::Lru).unwrap();
+            let budget = open(&mut node);
             (node, budget)
         };
-        let (client, budget) = node(random.random_range(12..60), random.random_range(1..12));
+        let (mut client, budget) = node(random.random_range(12..60), random.random_range(1..12));
+        client.follow_losses(budget).unwrap();
         let (server, server_budget) = node(random.random_range(12..100), random.random_range(1..12));
         Self {
             now,
             client,
             server,
             budget,
+            opened: vec![budget],
             server_budget,
+            client_budgets: BTreeMap::from([(server_budget, budget)]),
             to_server: VecDeque::new(),
             to_client: VecDeque::new(),
             reorders: random.random_range(0..2) == 0,
@@ -100,6 +112,19 @@ impl Site {
         }
         assert!(self.is_still(), "the run does not end");
         assert_eq!(self.open, BTreeSet::new(), "requests were forgotten");
+        if self.client_budgets.get(&self.server_budget) == Some(&self.budget) {
+            let is_believed =
+                |index| internals::is_held_by(&self.server, CLIENT, self.server_budget, BlockIndex(index));
+            for index in (0..40).filter(|index| is_believed(*index)) {
+                let block = BlockId { dataset: DATASET, generation: Generation(0), index: BlockIndex(index) };
+                assert!(self.client.slots(&block).next().is_some(), "the server takes {index} to be there");
+            }
+        }
+        for node in [&self.client, &self.server] {
+            let budgets = internals::state(node).budgets;
+            let held = |budget: &internals::BudgetState| budget.used.iter().sum::<u32>();
+            assert!(budgets.iter().all(|budget| !budget.is_ended || held(budget) == 0), "slots of the past are held");
+        }
         self.pushed
     }
 
@@ -108,6 +133,9 @@ impl Site {
     }
 
     fn event(&mut self) {
+        if self.random.random_range(0..50) == 0 {
+            self.end_a_budget();
+        }
         match self.random.random_range(0..10) {
             0 if self.open.len() < 4 => {
                 let first = self.random.random_range(0..36);
@@ -117,7 +145,7 @@ impl Site {
             1 => {
                 let slots = self.client.grant_credit(UPSTREAM, self.budget, 6);
                 if slots > 0 {
-                    self.to_server.push_back(ToServer::Credit(slots));
+                    self.to_server.push_back(ToServer::Credit(self.budget, slots));
                 }
             }
             2 => {
@@ -131,6 +159,42 @@ impl Site {
             }
             _ => self.progress(),
         }
+    }
+
+    /// The application at one of the nodes begins anew.
+    fn end_a_budget(&mut self) {
+        if self.random.random_range(0..2) == 0 {
+            assert_eq!(self.client.end_budget(self.budget), Ok(Vec::new()), "nobody is below the client");
+            self.budget = open(&mut self.client);
+            self.client.follow_losses(self.budget).unwrap();
+            self.opened.push(self.budget);
+        } else {
+            self.end_server_budget();
+        }
+    }
+
+    fn end_server_budget(&mut self) {
+        for unused in self.server.end_budget(self.server_budget).unwrap() {
+            let budget = self.client_budgets[&unused.budget];
+            self.to_client.push_back(ToClient::Return(budget, unused.slots));
+        }
+        let ended = std::mem::replace(&mut self.server_budget, open(&mut self.server));
+        assert!(self.server.credited(CLIENT, ended, 1).is_err());
+    }
+
+    fn server_gets_credit(&mut self, budget: BudgetId, slots: u32) {
+        let age = |budget: &BudgetId| self.opened.iter().position(|opened| opened == budget);
+        let is_late = self.client_budgets.values().any(|other| age(other) > age(&budget));
+        if is_late {
+            // The client has begun anew since.
+            self.to_client.push_back(ToClient::Return(budget, slots));
+            return;
+        }
+        if self.client_budgets.get(&self.server_budget).is_some_and(|other| *other != budget) {
+            self.end_server_budget();
+        }
+        self.client_budgets.insert(self.server_budget, budget);
+        self.server.credited(CLIENT, self.server_budget, slots).unwrap();
     }
 
     /// One of those who have something to do does it.
@@ -172,10 +236,15 @@ impl Site {
                 let request = self.server.read(self.server_budget, vec![block.index]).unwrap();
                 self.serving.insert(request, block);
             }
-            Some(ToServer::Credit(slots)) => self.server.credited(CLIENT, self.server_budget, slots).unwrap(),
-            Some(ToServer::Recall) => {
-                let left = self.server.recalled(CLIENT, self.server_budget);
-                self.to_client.push_back(ToClient::Return(left));
+            Some(ToServer::Credit(budget, slots)) => self.server_gets_credit(budget, slots),
+            Some(ToServer::Lost(Lost::Blocks(blocks))) => {
+                self.server.downstream_holds(CLIENT, self.server_budget, blocks, false).unwrap();
+            }
+            Some(ToServer::Lost(Lost::Unknown)) => unreachable!("the array has fewer blocks"),
+            Some(ToServer::Recall(budget)) => {
+                let is_in_use = self.client_budgets.get(&self.server_budget) == Some(&budget);
+                let left = if is_in_use { self.server.recalled(CLIENT, self.server_budget) } else { 0 };
+                self.to_client.push_back(ToClient::Return(budget, left));
             }
         }
     }
@@ -183,15 +252,15 @@ impl Site {
     fn client_receives(&mut self) {
         match Self::next(&mut self.to_client, &mut self.random, self.reorders) {
             None => {}
-            Some(ToClient::Block { block, is_pushed: true }) => {
+            Some(ToClient::Pushed(budget, block)) => {
                 self.pushed += 1;
-                if self.client.pushed(UPSTREAM, self.budget, block, self.now) {
+                if self.client.pushed(UPSTREAM, budget, block, self.now) {
                     assert!(self.client.slots(&block).next().is_some());
                     self.filled.insert(block);
                 }
                 assert_eq!(self.client.pushed_amiss(), 0, "a block was pushed into no credit");
             }
-            Some(ToClient::Block { block, is_pushed: false }) => {
+            Some(ToClient::Block(block)) => {
                 let is_wanted = self.client.arrived(block, self.now);
                 // Otherwise it was pushed meanwhile.
                 self.filled.extend(is_wanted.then_some(block));
@@ -199,7 +268,7 @@ impl Site {
             Some(ToClient::Fault(block)) => {
                 self.client.failed(block, Fault::Corrupt);
             }
-            Some(ToClient::Return(slots)) => self.client.return_credit(UPSTREAM, self.budget, slots),
+            Some(ToClient::Return(budget, slots)) => self.client.return_credit(UPSTREAM, budget, slots),
         }
     }
 
@@ -211,21 +280,25 @@ impl Site {
                     self.to_server.push_back(ToServer::Get(block));
                 }
                 Action::Copy { request, block } => self.copying.push((request, block)),
-                Action::Recall { .. } => self.to_server.push_back(ToServer::Recall),
+                Action::Recall { budget, .. } => self.to_server.push_back(ToServer::Recall(budget)),
                 Action::Done { request } | Action::Refuse { request, .. } => assert!(self.open.remove(&request)),
                 Action::Raise { .. } => {}
                 Action::Present { .. } => unreachable!("nobody is below the client"),
             }
         }
+        match self.client.take_lost(self.budget) {
+            Lost::Blocks(blocks) if blocks.is_empty() => {}
+            lost => self.to_server.push_back(ToServer::Lost(lost)),
+        }
         while let Some(action) = self.server.poll(self.now) {
             match action {
                 Action::Fetch { block, .. } => self.storage.push(block),
                 Action::Copy { request, block } => {
-                    self.to_client.push_back(ToClient::Block { block, is_pushed: false });
+                    self.to_client.push_back(ToClient::Block(block));
                     self.server.copied(request, block, self.now);
                 }
                 Action::Present { downstream, budget, block } => {
-                    self.to_client.push_back(ToClient::Block { block, is_pushed: true });
+                    self.to_client.push_back(ToClient::Pushed(self.client_budgets[&budget], block));
                     self.server.presented(downstream, budget, block, self.now);
                 }
                 Action::Done { request } => assert!(self.serving.remove(&request).is_some()),
@@ -242,6 +315,10 @@ impl Site {
             assert_eq!(usage.free + usage.in_transit + usage.cached + usage.credited, usage.slots, "{usage:?}");
         }
     }
+}
+
+fn open(node: &mut Node) -> BudgetId {
+    node.declare_budget(DATASET, Limits::default(), Policy::Lru).unwrap()
 }
 
 #[test]

@@ -216,6 +216,8 @@ impl Upstream for FileUpstream {
 
     fn recall(&self, _: &Arc<OpenGrid>, _: BudgetId) {}
 
+    fn close(&self, _: &Arc<OpenGrid>) {}
+
     fn path(&self) -> Path {
         let figures = self.storage.figures();
         Path {

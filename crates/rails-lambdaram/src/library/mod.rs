@@ -11,7 +11,7 @@ mod peer;
 use crate::{
     description::{DatasetDescription, DatasetEntry},
     link::{Answer, LinkError, LinkStatus, Question, Remote},
-    node::{GridKey, Node, OpenGrid, OpenGridError, Upstream},
+    node::{GridKey, Lease, Node, OpenGrid, OpenGridError, Upstream},
     wire::{Denial, DenialReason, GridOf, NodeStatus, Run},
 };
 pub(crate) use local::Local;
@@ -42,6 +42,8 @@ pub(crate) enum Source {
     Local(Arc<Local>),
     /// Other nodes.
     Remote(Arc<Remote>),
+    #[cfg(test)]
+    Simulated(Arc<crate::simulation::SimulatedSource>),
 }
 
 /// Why a dataset cannot be told of.
@@ -92,6 +94,8 @@ impl Library {
     pub(crate) async fn list(&self, peer: &Peer) -> Result<Vec<DatasetEntry>, LinkError> {
         match &self.source {
             Source::Local(local) => Ok(local.list(peer)),
+            #[cfg(test)]
+            Source::Simulated(_) => Ok(Vec::new()),
             Source::Remote(remote) => {
                 let mut first_error = None;
                 let mut all: Vec<DatasetEntry> = Vec::new();
@@ -127,6 +131,8 @@ impl Library {
                 .await
                 .map_err(|denial| DescribeError::Denied { dataset: dataset.into(), denial })?,
             Source::Remote(remote) => ask_for_description(remote, dataset).await?,
+            #[cfg(test)]
+            Source::Simulated(source) => source.describe(),
         };
         self.described().insert(dataset.into(), Arc::clone(&description));
         Ok(description)
@@ -139,13 +145,15 @@ impl Library {
         array: u32,
         grid: &GridOf,
         application: &str,
-    ) -> Result<(Arc<OpenGrid>, BudgetId), OpenError> {
+    ) -> Result<(Lease, BudgetId), OpenError> {
         let generation = description.generation;
         let key = GridKey { dataset: description.name.as_str().into(), array, grid: grid.clone(), generation };
         let summary = description.arrays.get(array as usize).ok_or(OpenError::NoArray { array })?;
         let upstream: Arc<dyn Upstream> = match &self.source {
             Source::Local(local) => local.upstream(description).ok_or(OpenError::Changed)?,
             Source::Remote(remote) => remote.clone(),
+            #[cfg(test)]
+            Source::Simulated(source) => source.upstream(description).ok_or(OpenError::Changed)?,
         };
         let grid = self.node.open_grid(&key, &summary.description, &upstream)?;
         let budget = self.node.budget(&grid, application)?;
@@ -161,11 +169,11 @@ impl Library {
         generation: u64,
         application: &str,
         peer: &Peer,
-    ) -> Result<(Arc<OpenGrid>, BudgetId), Denial> {
+    ) -> Result<(Lease, BudgetId), Denial> {
         let known = self.described().get(dataset).filter(|known| known.generation == generation).cloned();
         let is_allowed = match &self.source {
             Source::Local(local) => local.may_read(dataset, peer),
-            Source::Remote(_) => true,
+            _ => true,
         };
         let description = match known {
             Some(known) if is_allowed => known,
@@ -182,15 +190,15 @@ impl Library {
         match &self.source {
             Source::Remote(remote) => remote.warm(grid, runs),
             // Files are as near as they can be.
-            Source::Local(_) => {}
+            _ => {}
         }
     }
 
     /// The nodes from which the datasets come.
     pub(crate) fn upstreams(&self) -> Vec<(Arc<str>, LinkStatus)> {
         match &self.source {
-            Source::Local(_) => Vec::new(),
             Source::Remote(remote) => remote.links(),
+            _ => Vec::new(),
         }
     }
 
@@ -221,7 +229,7 @@ impl Library {
     pub(crate) fn local(&self) -> Option<&Arc<Local>> {
         match &self.source {
             Source::Local(local) => Some(local),
-            Source::Remote(_) => None,
+            _ => None,
         }
     }
 
@@ -276,25 +284,29 @@ impl From<DescribeError> for Denial {
 
 /// Asks all nodes, and takes what they agree on.
 async fn ask_for_description(remote: &Remote, dataset: &str) -> Result<Arc<DatasetDescription>, DescribeError> {
-    let mut first: Option<(Arc<str>, DatasetDescription)> = None;
+    let name: Arc<str> = dataset.into();
+    let mut known: Option<(Arc<str>, DatasetDescription)> = None;
+    let mut own = Vec::new();
     let (mut denied, mut unreachable) = (None, None);
-    for (node, answer) in remote.ask_all(Question::Describe(dataset.into())).await {
+    for (node, answer) in remote.describe(&name).await {
         match answer {
-            Ok(Answer::Description(Ok(description))) => match &first {
-                Some((other, known)) if known.digest != description.digest => {
-                    let (first, second) = (Arc::clone(other), node);
-                    return Err(DescribeError::Disagreement { dataset: dataset.into(), first, second });
+            Ok(Ok(description)) => {
+                own.push((Arc::clone(&node), description.generation));
+                match &known {
+                    Some((first, other)) if other.digest != description.digest => {
+                        let (first, second) = (Arc::clone(first), node);
+                        return Err(DescribeError::Disagreement { dataset: dataset.into(), first, second });
+                    }
+                    Some(_) => {}
+                    None => known = Some((node, description)),
                 }
-                Some(_) => {}
-                None => first = Some((node, description)),
-            },
-            Ok(Answer::Description(Err(denial))) => {
-                denied.get_or_insert(DescribeError::Denied { dataset: dataset.into(), denial });
             }
-            Ok(_) => {}
+            Ok(Err(denial)) => drop(denied.get_or_insert(DescribeError::Denied { dataset: dataset.into(), denial })),
             Err(error) => drop(unreachable.get_or_insert(DescribeError::Link(error))),
         }
     }
     let error = || denied.or(unreachable).expect("every node answers or fails");
-    first.map(|(_, description)| Arc::new(description)).ok_or_else(error)
+    let (_, description) = known.ok_or_else(error)?;
+    remote.note_generations(&name, description.generation, &own);
+    Ok(Arc::new(description))
 }

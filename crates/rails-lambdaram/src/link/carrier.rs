@@ -10,6 +10,8 @@ use std::{io, sync::Arc};
 pub(crate) enum LinkSender {
     Rails(MessageSender),
     Celeritas(Arc<Connection>),
+    #[cfg(test)]
+    Simulated(crate::simulation::WireSender),
 }
 
 /// The receiving half of a link.
@@ -17,6 +19,8 @@ pub(crate) enum LinkSender {
 pub(crate) enum LinkReceiver {
     Rails(MessageReceiver),
     Celeritas(Arc<Connection>),
+    #[cfg(test)]
+    Simulated(crate::simulation::WireReceiver),
 }
 
 /// Both halves of a link over rails.
@@ -46,6 +50,23 @@ impl LinkSender {
                 sender.send(message, priority).await
             }
             Self::Celeritas(connection) => connection.send(parts).await.map(drop).map_err(io::Error::other),
+            #[cfg(test)]
+            Self::Simulated(sender) => sender.send(parts.concat().into()),
+        }
+    }
+
+    /// The rate of the link in bytes a second, as its own statistics have it; `None` while it is
+    /// unknown.
+    pub(crate) fn bytes_per_second(&self) -> Option<u64> {
+        match self {
+            Self::Rails(sender) => {
+                let lanes = sender.stats().lanes;
+                let rates = lanes.iter().filter(|lane| lane.up).filter_map(|lane| lane.rate);
+                rates.map(|rate| rate.as_bits_per_second() / 8).reduce(u64::saturating_add)
+            }
+            Self::Celeritas(connection) => Some(connection.stats().rate.as_bits_per_second() / 8),
+            #[cfg(test)]
+            Self::Simulated(_) => None,
         }
     }
 
@@ -57,6 +78,8 @@ impl LinkSender {
                 connection.finish();
                 Ok(())
             }
+            #[cfg(test)]
+            Self::Simulated(_) => Ok(()),
         }
     }
 }
@@ -76,6 +99,8 @@ impl LinkReceiver {
                     Err(blocks) => blocks.concat().into(),
                 }))
             }
+            #[cfg(test)]
+            Self::Simulated(receiver) => receiver.recv().await,
         }
     }
 }

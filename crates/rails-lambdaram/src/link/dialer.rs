@@ -12,6 +12,8 @@ pub(crate) enum Dialer {
     Rails { rails: Rails, pairing: Pairing, options: Box<StreamOptions> },
     /// One connection of Celeritas, to the first of these addresses that answers.
     Celeritas { addresses: Vec<LaneAddress>, options: CeleritasOptions },
+    #[cfg(test)]
+    Simulated(crate::simulation::SimulatedNode),
 }
 
 /// Why a node was not reached.
@@ -54,6 +56,8 @@ impl Dialer {
                     },
                 }
             }
+            #[cfg(test)]
+            Self::Simulated(node) => node.dial().await.ok_or(DialError::NoAddress),
         }
     }
 }
@@ -63,6 +67,8 @@ impl fmt::Debug for Dialer {
         match self {
             Self::Rails { pairing, .. } => f.debug_struct("Rails").field("pairs", &pairing.pairs.len()).finish(),
             Self::Celeritas { addresses, .. } => f.debug_struct("Celeritas").field("addresses", addresses).finish(),
+            #[cfg(test)]
+            Self::Simulated(_) => f.write_str("Simulated"),
         }
     }
 }

@@ -132,6 +132,16 @@ impl ReaderLink {
         self.state().protocol.path()
     }
 
+    /// Whether the node is known to have the data of a grid.
+    pub(super) fn knows(&self, grid: &OpenGrid) -> bool {
+        self.state().protocol.knows(grid)
+    }
+
+    /// The node has the data of that generation of a dataset, and calls it by this number.
+    pub(super) fn note_generation(&self, dataset: &Arc<str>, generation: u64, own: u64) {
+        self.state().protocol.note_generation(dataset, generation, own);
+    }
+
     /// The time in which everything that is asked for would come, in nanoseconds.
     pub(super) fn backlog(&self, block_bytes: u64) -> u64 {
         let state = self.state();
@@ -148,6 +158,14 @@ impl ReaderLink {
     pub(super) fn raise(&self, grid: &Arc<OpenGrid>, blocks: &[BlockId]) {
         self.state().protocol.raise(grid, blocks);
         self.work.notify_one();
+    }
+
+    pub(super) fn close(&self, grid: &Arc<OpenGrid>) {
+        let blocks = self.state().protocol.close(grid);
+        self.work.notify_one();
+        let Some(node) = self.node.upgrade() else { return };
+        let text = "nobody reads the array any more".into();
+        blocks.into_iter().for_each(|block| node.fail(block, Fault::Ended, &text));
     }
 
     pub(super) fn warm(&self, grid: &Arc<OpenGrid>, runs: impl Iterator<Item = Vec<Run>>) {
@@ -182,7 +200,7 @@ impl ReaderLink {
                 Ok((sender, receiver)) => {
                     let end = self.exchange(sender, receiver).await;
                     tracing::warn!(node = %self.name, reason = %end, "a link has ended");
-                    self.lost(&end, &fallback);
+                    self.lost(&fallback);
                 }
                 Err(error) => self.fail_all(&words(&error)),
             }
@@ -205,11 +223,12 @@ impl ReaderLink {
             // Whoever asks a question wants to know now.
             self.fail_questions(&words(&error));
             self.hand_over(fallback);
-            if !self.state().protocol.is_wanted() || Instant::now() + pause >= deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if !self.state().protocol.is_wanted() || left.is_zero() {
                 return Err(error);
             }
             tracing::info!(node = %self.name, error = %words(&error), "a link does not open, and is tried again");
-            sleep(pause).await;
+            sleep(pause.min(left)).await;
             pause = (pause * 2).min(MAX_PAUSE);
         }
     }
@@ -232,7 +251,7 @@ impl ReaderLink {
 
     async fn send(&self, mut sender: LinkSender) -> String {
         loop {
-            let frame = self.state().protocol.next_frame(std::time::Instant::now());
+            let frame = self.state().protocol.next_frame(Instant::now().into_std());
             match frame {
                 None => self.work.notified().await,
                 Some(frame) => {
@@ -264,13 +283,13 @@ impl ReaderLink {
             };
             let event = match ServerMessage::decode(message) {
                 Err(error) => return words(&error),
-                Ok(message) => self.state().protocol.received(message, std::time::Instant::now()),
+                Ok(message) => self.state().protocol.received(message, Instant::now().into_std()),
             };
             // An answer makes room for the next question.
             self.work.notify_one();
             match event {
                 Err(violation) => return violation.to_string(),
-                Ok(Event::Welcome(_)) => {
+                Ok(Event::Welcome) => {
                     is_greeted = true;
                     self.state().status = LinkStatus::Up;
                 }
@@ -307,7 +326,7 @@ impl ReaderLink {
                     let _ = waiting.send(Ok(answer));
                 }
             }
-            Event::Welcome(_) | Event::Refused { .. } | Event::Nothing => {}
+            Event::Welcome | Event::Refused { .. } | Event::Nothing => {}
         }
     }
 
@@ -330,9 +349,9 @@ impl ReaderLink {
         let _ = node.land(block, &bytes, crc).await;
     }
 
-    /// The connection is gone: other links take over what they can.
-    fn lost(&self, reason: &str, fallback: &Weak<dyn Fallback>) {
-        self.fail_questions(reason);
+    /// The connection is gone: other links take over what they can. Questions are asked again on the
+    /// next one.
+    fn lost(&self, fallback: &Weak<dyn Fallback>) {
         self.state().status = LinkStatus::Idle;
         self.hand_over(fallback);
     }
@@ -439,4 +458,4 @@ pub(crate) fn words(error: &dyn Error) -> String {
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const MAX_PAUSE: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_secs(1);

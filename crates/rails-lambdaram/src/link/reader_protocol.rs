@@ -5,8 +5,8 @@ use crate::{
     description::{DatasetDescription, DatasetEntry},
     node::OpenGrid,
     wire::{
-        BlockHeader, Denial, Handle, Hello, MAX_BLOCKS, MAX_RUNS, NodeStatus, ReaderFrame, RefusedReason, Run,
-        ServerFrame, ServerMessage, Urgency, Welcome, WireFault, runs_of,
+        BlockHeader, Denial, Handle, Hello, MAX_RUNS, NodeStatus, ReaderFrame, RefusedReason, Run, ServerFrame,
+        ServerMessage, Urgency, WireFault, runs_of,
     },
 };
 use bytes::Bytes;
@@ -37,6 +37,9 @@ pub(super) struct ReaderProtocol {
     frames: VecDeque<ReaderFrame>,
     questions: BTreeMap<u32, Question>,
     next_question: u32,
+    /// The peer's numbers of the generations of datasets, by the numbers of this node. The last
+    /// ones of a dataset are kept.
+    generations: HashMap<Arc<str>, VecDeque<(u64, u64)>>,
     meter: Meter,
 }
 
@@ -66,7 +69,7 @@ pub(crate) enum Answer {
 /// What a message of the peer means.
 #[derive(Debug)]
 pub(super) enum Event {
-    Welcome(Welcome),
+    Welcome,
     Answer { question: u32, answer: Answer },
     /// The payload has to be decoded and compared with the header.
     Block { grid: Arc<OpenGrid>, block: BlockId, header: BlockHeader, payload: Bytes },
@@ -97,6 +100,7 @@ impl ReaderProtocol {
             frames: VecDeque::new(),
             questions: BTreeMap::new(),
             next_question: 0,
+            generations: HashMap::new(),
             meter: Meter::new(),
         }
     }
@@ -112,7 +116,8 @@ impl ReaderProtocol {
         self.grids.retain(|_, grid| !grid.is_stale());
         let of = &self.grids;
         self.handles.retain(|_, handle| of.contains_key(handle));
-        self.frames.extend(self.grids.iter().map(|(handle, grid)| open_frame(*handle, grid)));
+        let opens: Vec<_> = self.grids.iter().map(|(handle, grid)| self.open_frame(*handle, grid)).collect();
+        self.frames.extend(opens);
         self.queues = [VecDeque::new(), VecDeque::new()];
         let mut wanted: Vec<(BlockId, Urgency)> = Vec::new();
         for (block, state) in &mut self.wanted {
@@ -123,6 +128,27 @@ impl ReaderProtocol {
         for (block, urgency) in wanted {
             self.queues[urgency as usize].push_back(block);
         }
+    }
+
+    /// The peer calls a generation of a dataset by the number `own`, and this node by
+    /// `generation`.
+    pub(super) fn note_generation(&mut self, dataset: &Arc<str>, generation: u64, own: u64) {
+        let known = self.generations.entry(Arc::clone(dataset)).or_default();
+        known.retain(|(number, _)| *number != generation);
+        known.push_back((generation, own));
+        if known.len() > MAX_GENERATIONS {
+            known.pop_front();
+        }
+    }
+
+    /// Whether the peer has told of the generation of a grid.
+    pub(super) fn knows(&self, grid: &OpenGrid) -> bool {
+        self.own_generation(grid).is_some()
+    }
+
+    fn own_generation(&self, grid: &OpenGrid) -> Option<u64> {
+        let known = self.generations.get(&grid.key.dataset)?;
+        known.iter().find(|(number, _)| *number == grid.key.generation).map(|(_, own)| *own)
     }
 
     /// The node wants blocks of a grid.
@@ -152,6 +178,14 @@ impl ReaderProtocol {
         {
             self.frames.push_back(ReaderFrame::Raise { handle, blocks: runs_of(asked) });
         }
+    }
+
+    /// Nobody reads a grid any more. Returns its wanted blocks, which do not come.
+    pub(super) fn close(&mut self, grid: &OpenGrid) -> Vec<BlockId> {
+        let Some(handle) = self.handles.remove(&grid.id) else { return Vec::new() };
+        self.grids.remove(&handle);
+        self.frames.push_back(ReaderFrame::Close { handle });
+        self.unwant(grid.id)
     }
 
     /// Asks for blocks to be had ready by the peer.
@@ -224,15 +258,25 @@ impl ReaderProtocol {
         self.next_handle += 1;
         self.handles.insert(grid.id, handle);
         self.grids.insert(handle, Arc::clone(grid));
-        self.frames.push_back(open_frame(handle, grid));
+        self.frames.push_back(self.open_frame(handle, grid));
         handle
+    }
+
+    fn open_frame(&self, handle: Handle, grid: &OpenGrid) -> ReaderFrame {
+        ReaderFrame::Open {
+            handle,
+            dataset: grid.key.dataset.to_string(),
+            array: grid.key.array,
+            grid: grid.key.grid.clone(),
+            generation: self.own_generation(grid).unwrap_or(grid.key.generation),
+        }
     }
 
     /// Blocks of one grid, as many as one message names and the peer lets be asked for.
     fn next_get(&mut self, urgency: Urgency, now: Instant) -> Option<ReaderFrame> {
         let mut of = None;
         let mut blocks = Vec::new();
-        while self.asked < self.max_asked && blocks.len() < MAX_RUNS.min(MAX_BLOCKS as usize) {
+        while self.asked < self.max_asked && blocks.len() < MAX_RUNS {
             let Some(block) = self.queues[urgency as usize].front().copied() else { break };
             let Some(state) = self.wanted.get_mut(&block).filter(|state| state.asked.is_none() && state.urgency == urgency)
             else {
@@ -278,7 +322,7 @@ impl ReaderProtocol {
         let (question, answer) = match frame {
             ServerFrame::Welcome(welcome) => {
                 self.max_asked = (welcome.max_asked as usize).max(1);
-                return Ok(Event::Welcome(welcome));
+                return Ok(Event::Welcome);
             }
             ServerFrame::Refused { reason, text } => return Ok(Event::Refused { reason, text }),
             ServerFrame::Listed { question, datasets } => (question, Answer::List(datasets)),
@@ -314,16 +358,22 @@ impl ReaderProtocol {
     fn end(&mut self, handle: Handle, denial: Option<Denial>) -> Event {
         let Some(grid) = self.grids.remove(&handle) else { return Event::Nothing };
         self.handles.remove(&grid.id);
+        let blocks = self.unwant(grid.id);
+        Event::Ended { grid, blocks, denial }
+    }
+
+    /// Forgets the wanted blocks of a grid.
+    fn unwant(&mut self, dataset: DatasetId) -> Vec<BlockId> {
         let mut blocks: Vec<BlockId> = Vec::new();
         self.wanted.retain(|block, state| {
-            let is_of = block.dataset == grid.id;
+            let is_of = block.dataset == dataset;
             if is_of {
                 self.asked -= usize::from(state.asked.is_some());
                 blocks.push(*block);
             }
             !is_of
         });
-        Event::Ended { grid, blocks, denial }
+        blocks
     }
 }
 
@@ -346,15 +396,8 @@ impl Question {
     }
 }
 
-fn open_frame(handle: Handle, grid: &OpenGrid) -> ReaderFrame {
-    ReaderFrame::Open {
-        handle,
-        dataset: grid.key.dataset.to_string(),
-        array: grid.key.array,
-        grid: grid.key.grid.clone(),
-        generation: grid.key.generation,
-    }
-}
-
 /// The blocks that are asked for before the peer has said how many it lets be asked for.
 const MAX_ASKED_BEFORE_WELCOME: usize = 256;
+/// The generations of a dataset for which a peer's numbers are kept: older ones have no readers
+/// that go on.
+const MAX_GENERATIONS: usize = 16;

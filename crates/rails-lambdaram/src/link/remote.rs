@@ -6,8 +6,9 @@ use super::{
     reader_protocol::{Answer, Question},
 };
 use crate::{
+    description::DatasetDescription,
     node::{Node, OpenGrid, Upstream},
-    wire::{Run, Urgency},
+    wire::{Denial, Run, Urgency},
 };
 use rails_cache::{BlockId, BudgetId, pattern::Path};
 use std::{
@@ -25,6 +26,9 @@ pub(crate) struct Remote {
     links: Vec<Arc<ReaderLink>>,
     tasks: Vec<JoinHandle<()>>,
 }
+
+/// A node's answer to the question for a description.
+pub(crate) type Described = Result<DatasetDescription, Denial>;
 
 /// A node that serves: its name for people, the way to it, and the runtime that drives the link.
 pub(crate) struct Peer {
@@ -57,6 +61,28 @@ impl Remote {
         answers
     }
 
+    /// Asks every node for the description of a dataset.
+    pub(crate) async fn describe(&self, dataset: &Arc<str>) -> Vec<(Arc<str>, Result<Described, LinkError>)> {
+        let question = Question::Describe(Arc::clone(dataset));
+        let asked = self.links.iter().map(|link| link.ask(question.clone()));
+        let answers = futures_util::future::join_all(asked).await;
+        let described = |answer| match answer {
+            Ok(Answer::Description(description)) => Ok(description),
+            Ok(_) => unreachable!("a question has the answer of its kind"),
+            Err(error) => Err(error),
+        };
+        let names = self.links.iter().map(|link| Arc::clone(link.name()));
+        names.zip(answers.into_iter().map(described)).collect()
+    }
+
+    /// The nodes with these names have the data of that generation, each by a number of its own.
+    pub(crate) fn note_generations(&self, dataset: &Arc<str>, generation: u64, own: &[(Arc<str>, u64)]) {
+        for (name, own) in own {
+            let links = self.links.iter().filter(|link| link.name() == name);
+            links.for_each(|link| link.note_generation(dataset, generation, *own));
+        }
+    }
+
     /// Each node with the state of its link.
     pub(crate) fn links(&self) -> Vec<(Arc<str>, LinkStatus)> {
         self.links.iter().map(|link| (Arc::clone(link.name()), link.status())).collect()
@@ -64,11 +90,12 @@ impl Remote {
 
     /// Has the nodes keep blocks ready: each those that it would be asked for.
     pub(crate) fn warm(&self, grid: &Arc<OpenGrid>, runs: impl Iterator<Item = Vec<Run>>) {
-        self.best(None, 0).warm(grid, runs);
+        self.best(None, grid, 0).warm(grid, runs);
     }
 
-    /// The link over which a block is expected first, but for one that is lost.
-    fn best(&self, lost: Option<&ReaderLink>, block_bytes: u64) -> &Arc<ReaderLink> {
+    /// The link over which a block is expected first, but for one that is lost. The nodes that did
+    /// not tell of the grid's generation may have other data.
+    fn best(&self, lost: Option<&ReaderLink>, grid: &OpenGrid, block_bytes: u64) -> &Arc<ReaderLink> {
         let is_other = |link: &&Arc<ReaderLink>| lost.is_none_or(|lost| !std::ptr::eq(&***link, lost));
         let order = |link: &&Arc<ReaderLink>| {
             let rank = match link.status() {
@@ -76,7 +103,7 @@ impl Remote {
                 LinkStatus::Idle | LinkStatus::Dialing => 1,
                 LinkStatus::Down(_) => 2,
             };
-            (rank, link.backlog(block_bytes))
+            (!link.knows(grid), rank, link.backlog(block_bytes))
         };
         self.links.iter().filter(is_other).min_by_key(order).unwrap_or(&self.links[0])
     }
@@ -88,7 +115,7 @@ impl Upstream for Remote {
             return only.want(grid, blocks, urgency);
         }
         for block in blocks {
-            self.best(None, grid.block_bytes(block.index)).want(grid, &[*block], urgency);
+            self.best(None, grid, grid.block_bytes(block.index)).want(grid, &[*block], urgency);
         }
     }
 
@@ -97,6 +124,10 @@ impl Upstream for Remote {
     }
 
     fn recall(&self, _: &Arc<OpenGrid>, _: BudgetId) {}
+
+    fn close(&self, grid: &Arc<OpenGrid>) {
+        self.links.iter().for_each(|link| link.close(grid));
+    }
 
     fn path(&self) -> Path {
         let paths = self.links.iter().map(|link| link.path());
@@ -111,8 +142,8 @@ impl Upstream for Remote {
 
 impl Fallback for Remote {
     fn take_over(&self, lost: &ReaderLink, grid: &Arc<OpenGrid>, block: BlockId, urgency: Urgency) -> bool {
-        let other = self.best(Some(lost), grid.block_bytes(block.index));
-        if other.status() != LinkStatus::Up || std::ptr::eq(&**other, lost) {
+        let other = self.best(Some(lost), grid, grid.block_bytes(block.index));
+        if other.status() != LinkStatus::Up || std::ptr::eq(&**other, lost) || !other.knows(grid) {
             return false;
         }
         other.want(grid, &[block], urgency);

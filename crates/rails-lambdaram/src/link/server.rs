@@ -6,9 +6,9 @@ use super::{
     server_queue::{Key, ServerQueue},
 };
 use crate::{
-    encoding::{self, Chooser},
+    encoding::{self, Chooser, Coder, LinkLoad},
     library::{Library, Peer},
-    node::{Failure, Node, OpenGrid, Pinned, Receiver},
+    node::{Failure, Lease, Node, OpenGrid, Pinned, Receiver},
     wire::{
         BlockHeader, Denial, DenialReason, Encoding, Encodings, Handle, ReaderFrame, RefusedReason,
         Run, ServerFrame, Urgency, VERSION, Welcome, WireFault, check_description, runs_of,
@@ -22,7 +22,7 @@ use rails_multirail::Priority;
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{
     sync::Notify,
@@ -46,14 +46,13 @@ struct State {
     frames: VecDeque<ServerFrame>,
     handles: HashMap<Handle, Served>,
     encodings: Encodings,
-    chooser: Chooser,
 }
 
 /// An array that the peer reads.
-#[derive(Clone)]
 struct Served {
-    grid: Arc<OpenGrid>,
+    grid: Lease,
     budget: BudgetId,
+    chooser: Chooser,
 }
 
 /// Gets one block for a peer.
@@ -138,7 +137,6 @@ impl ServerLink {
             frames: VecDeque::from([ServerFrame::Welcome(welcome)]),
             handles: HashMap::new(),
             encodings,
-            chooser: Chooser::new(encodings),
         };
         Self {
             node: Arc::clone(node),
@@ -151,7 +149,8 @@ impl ServerLink {
     }
 
     /// Sends frames and blocks of one urgency. Returns why the link ended.
-    async fn send(&self, mut sender: LinkSender, urgency: Urgency) -> String {
+    async fn send(self: &Arc<Self>, mut sender: LinkSender, urgency: Urgency) -> String {
+        let (mut coder, mut rate) = (Coder::default(), SentRate::default());
         let (work, priority) = match urgency {
             Urgency::Demand => (&self.demand, Priority::NORMAL),
             Urgency::Ahead => (&self.ahead, Priority::LOWEST),
@@ -163,7 +162,13 @@ impl ServerLink {
                     continue;
                 }
                 Some(Outgoing::Frame(frame)) => (vec![frame.encode()], Priority::HIGHEST),
-                Some(Outgoing::Block(key, grid, pinned)) => (vec![self.message(key, &grid, pinned)], priority),
+                Some(Outgoing::Block(key, grid, pinned)) => {
+                    let load = LinkLoad { bytes_per_second: rate.of(&sender), queued_bytes: 0 };
+                    let message = self.message(key, &grid, pinned, &mut coder, &load);
+                    // There is room for another block.
+                    self.begin();
+                    (vec![message], priority)
+                }
             };
             let mut sending = std::pin::pin!(sender.send(message, priority));
             let sent = tokio::select! {
@@ -181,28 +186,27 @@ impl ServerLink {
         }
     }
 
-    fn next(self: &ServerLink, urgency: Urgency) -> Option<Outgoing> {
-        let mut unserved = None;
+    fn next(&self, urgency: Urgency) -> Option<Outgoing> {
         let mut state = self.state();
         if urgency == Urgency::Demand
             && let Some(frame) = state.frames.pop_front()
         {
             return Some(Outgoing::Frame(frame));
         }
-        while let Some((key, pinned)) = state.queue.next(urgency) {
-            if let Some(served) = state.handles.get(&key.0) {
-                return Some(Outgoing::Block(key, Arc::clone(&served.grid), pinned));
-            }
-            unserved = Some(pinned);
-            break;
-        }
-        drop(state);
-        drop(unserved);
-        None
+        let (key, pinned) = state.queue.next(urgency)?;
+        let served = state.handles.get(&key.0).expect("a handle ends with its blocks");
+        Some(Outgoing::Block(key, Arc::clone(&*served.grid), pinned))
     }
 
     /// The message of a block. The block's slots are given back.
-    fn message(self: &ServerLink, key: Key, grid: &OpenGrid, pinned: Pinned) -> Bytes {
+    fn message(
+        &self,
+        key: Key,
+        grid: &OpenGrid,
+        pinned: Pinned,
+        coder: &mut Coder,
+        load: &LinkLoad,
+    ) -> Bytes {
         let block_bytes = grid.block_bytes(key.1) as usize;
         let mut block = Vec::with_capacity(block_bytes);
         for slot in &pinned.bytes.slots {
@@ -216,7 +220,18 @@ impl ServerLink {
             grid.dtype.swap_to_native(&mut block, Endianness::Little);
             crc = crate::crc(&block);
         }
-        let header = |encoding| BlockHeader {
+        let wanted = match self.state().handles.get_mut(&key.0) {
+            Some(served) => served.chooser.choose(block_bytes, load),
+            None => Encoding::None,
+        };
+        let mut message = vec![0; BlockHeader::BYTES];
+        let begin = Instant::now();
+        let encoding = coder.encode(&block, grid.dtype.bytes() as usize, wanted, &mut message);
+        let took = begin.elapsed();
+        if let Some(served) = self.state().handles.get_mut(&key.0) {
+            served.chooser.record(wanted, block_bytes, message.len() - BlockHeader::BYTES, took);
+        }
+        let header = BlockHeader {
             handle: key.0,
             block: key.1,
             is_push: false,
@@ -224,9 +239,7 @@ impl ServerLink {
             block_bytes: block_bytes as u32,
             crc,
         };
-        let mut message = Vec::with_capacity(BlockHeader::BYTES + block_bytes);
-        header(Encoding::None).encode_into(&mut message);
-        message.extend_from_slice(&block);
+        header.write(message.first_chunk_mut().expect("a message begins with a header"));
         message.into()
     }
 
@@ -276,14 +289,13 @@ impl ServerLink {
                     self.library.open_for(&dataset, array, &grid, generation, application, &self.peer).await
                 };
                 let outcome = outcome.map(|(grid, budget)| {
-                    self.state().handles.insert(handle, Served { grid, budget });
+                    let mut state = self.state();
+                    let chooser = Chooser::new(state.encodings);
+                    state.handles.insert(handle, Served { grid, budget, chooser });
                 });
                 self.answer(ServerFrame::Opened { handle, outcome });
             }
-            ReaderFrame::Close { handle } => {
-                self.forget(Some(handle));
-                self.state().handles.remove(&handle);
-            }
+            ReaderFrame::Close { handle } => drop(self.close(handle)),
             ReaderFrame::Get { handle, blocks, urgency } => self.get(handle, &blocks, urgency)?,
             ReaderFrame::Raise { handle, blocks } => {
                 let mut state = self.state();
@@ -295,10 +307,9 @@ impl ServerLink {
                 self.drop_blocks(blocks.iter().flat_map(|run| run.blocks()).map(|block| (handle, block)));
             }
             ReaderFrame::Warm { handle, blocks } => {
-                if let Some(served) = self.served(handle) {
-                    let blocks = blocks_of(&served.grid, &blocks)?;
+                if let Some((grid, budget)) = self.served(handle) {
                     // A budget keeps as many as it says.
-                    let _ = self.node.prefetch(served.budget, blocks);
+                    let _ = self.node.prefetch(budget, blocks_of(&grid, &blocks)?);
                 }
             }
             ReaderFrame::Status { question } => {
@@ -318,9 +329,9 @@ impl ServerLink {
 
     fn get(&self, handle: Handle, runs: &[Run], urgency: Urgency) -> Result<(), Refusal> {
         // A handle that was refused or has ended: the peer knows, or will.
-        let Some(served) = self.served(handle) else { return Ok(()) };
-        let blocks = blocks_of(&served.grid, runs)?;
-        if served.grid.is_stale() {
+        let Some((grid, _)) = self.served(handle) else { return Ok(()) };
+        let blocks = blocks_of(&grid, runs)?;
+        if grid.is_stale() {
             self.tell_stale(handle);
             return Ok(());
         }
@@ -331,7 +342,10 @@ impl ServerLink {
             self.answer(ServerFrame::Fault { handle, blocks: runs.to_vec(), fault: WireFault::Overrun, text });
             return Ok(());
         }
-        blocks.into_iter().for_each(|block| state.queue.ask((handle, block), urgency));
+        // The source may have changed just now.
+        if state.handles.contains_key(&handle) {
+            blocks.into_iter().for_each(|block| state.queue.ask((handle, block), urgency));
+        }
         Ok(())
     }
 
@@ -341,18 +355,20 @@ impl ServerLink {
             let (key, served) = {
                 let mut state = self.state();
                 let Some(key) = state.queue.begin() else { return };
-                (key, state.handles.get(&key.0).cloned())
+                (key, state.handles.get(&key.0).map(|served| (Arc::clone(&*served.grid), served.budget)))
             };
-            let Some(served) = served else {
+            let Some((grid, budget)) = served else {
                 self.drop_blocks([key]);
                 continue;
             };
             let receiver: Arc<dyn Receiver> = Arc::new(ForPeer { link: Arc::downgrade(self), key });
-            match self.node.read_blocks(served.budget, vec![key.1], &receiver) {
+            match self.node.read_blocks(budget, vec![key.1], &receiver) {
                 Ok(request) => {
                     let unwanted = self.state().queue.requested(key, request);
                     unwanted.into_iter().for_each(|request| self.node.cancel(request));
                 }
+                // The budget of a grid ends with it.
+                Err(_) if grid.is_stale() => self.tell_stale(key.0),
                 Err(error) => self.fault(key, WireFault::Missing, words(&error)),
             }
         }
@@ -365,9 +381,7 @@ impl ServerLink {
     }
 
     fn tell_stale(&self, handle: Handle) {
-        self.forget(Some(handle));
-        let removed = self.state().handles.remove(&handle);
-        if removed.is_some() {
+        if self.close(handle).is_some() {
             // The generation now is asked for by a description.
             self.answer(ServerFrame::Stale { handle, generation: 0 });
         }
@@ -378,38 +392,83 @@ impl ServerLink {
         self.demand.notify_one();
     }
 
-    fn served(&self, handle: Handle) -> Option<Served> {
-        self.state().handles.get(&handle).cloned()
+    fn served(&self, handle: Handle) -> Option<(Arc<OpenGrid>, BudgetId)> {
+        self.state().handles.get(&handle).map(|served| (Arc::clone(&*served.grid), served.budget))
     }
 
     /// The link is over.
     fn end(&self) {
-        self.forget(None);
+        let mut state = self.state();
+        let keys = state.queue.keys(None);
+        let removed = state.removed(keys);
+        drop(state);
+        removed.give_back(&self.node);
     }
 
-    fn forget(&self, of: Option<Handle>) {
-        let keys = self.state().queue.keys(of);
-        self.drop_blocks(keys);
+    /// Ends a handle, and drops the blocks that were asked for by it.
+    fn close(&self, handle: Handle) -> Option<Served> {
+        let mut state = self.state();
+        let served = state.handles.remove(&handle);
+        let keys = state.queue.keys(Some(handle));
+        let removed = state.removed(keys);
+        drop(state);
+        removed.give_back(&self.node);
+        served
     }
 
     fn drop_blocks(&self, keys: impl IntoIterator<Item = Key>) {
-        let (mut requests, mut pinned) = (Vec::new(), Vec::new());
-        {
-            let mut state = self.state();
-            for (request, block) in keys.into_iter().filter_map(|key| state.queue.remove(key)) {
-                match block {
-                    // Its request is over.
-                    Some(block) => pinned.push(block),
-                    None => requests.extend(request),
-                }
-            }
-        }
-        Pinned::release(pinned);
-        requests.into_iter().for_each(|request| self.node.cancel(request));
+        let removed = self.state().removed(keys);
+        removed.give_back(&self.node);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn removed(&mut self, keys: impl IntoIterator<Item = Key>) -> Removed {
+        let mut removed = Removed::default();
+        for (request, block) in keys.into_iter().filter_map(|key| self.queue.remove(key)) {
+            match block {
+                // Its request is over.
+                Some(block) => removed.pinned.push(block),
+                None => removed.requests.extend(request),
+            }
+        }
+        removed
+    }
+}
+
+/// What the node gets back of blocks that nobody wants, without the link's lock.
+#[derive(Default)]
+#[must_use]
+struct Removed {
+    requests: Vec<RequestId>,
+    pinned: Vec<Pinned>,
+}
+
+impl Removed {
+    fn give_back(self, node: &Arc<Node>) {
+        Pinned::release(self.pinned);
+        self.requests.into_iter().for_each(|request| node.cancel(request));
+    }
+}
+
+/// The rate of a link, asked for now and then: statistics cost more than a block.
+#[derive(Default)]
+struct SentRate {
+    blocks: u32,
+    bytes_per_second: Option<u64>,
+}
+
+impl SentRate {
+    fn of(&mut self, sender: &LinkSender) -> Option<u64> {
+        if self.blocks.is_multiple_of(BLOCKS_PER_RATE) {
+            self.bytes_per_second = sender.bytes_per_second();
+        }
+        self.blocks = self.blocks.wrapping_add(1);
+        self.bytes_per_second
     }
 }
 
@@ -466,6 +525,8 @@ fn wire_fault(fault: Fault) -> WireFault {
     }
 }
 
+/// The blocks for which the rate of a link is taken to be the same.
+const BLOCKS_PER_RATE: u32 = 16;
 /// The time that a peer has for its greeting, and a refused one for the reason.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
 /// The blocks that a peer may have asked for and not got.

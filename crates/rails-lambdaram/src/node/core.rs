@@ -1,7 +1,7 @@
 //! The state under a node's lock.
 
 use super::{
-    Failure, GridKey, Landed, Node, OpenGrid, OpenGridError, Pinned, Receiver, effects::Effects, element_bytes,
+    Failure, GridKey, Landed, Lease, Node, OpenGrid, OpenGridError, Pinned, Receiver, effects::Effects, element_bytes,
     failure::words_of, slots::{BlockBytes, SlotTable},
 };
 use crate::wire::Urgency;
@@ -23,6 +23,8 @@ pub(super) struct Core {
     readers: HashMap<ReaderKey, Reader>,
     next_reader: u64,
     requests: HashMap<RequestId, Request>,
+    /// Grids that have ended.
+    closed: Vec<Arc<OpenGrid>>,
     /// The words for the fault that the protocol is being told of.
     fault: Option<(BlockId, Arc<str>)>,
 }
@@ -54,6 +56,7 @@ impl Core {
             readers: HashMap::new(),
             next_reader: 0,
             requests: HashMap::new(),
+            closed: Vec::new(),
             fault: None,
         }
     }
@@ -67,13 +70,11 @@ impl Core {
         &mut self,
         key: &GridKey,
         make: impl FnOnce(DatasetId) -> OpenGrid,
-    ) -> Result<Arc<OpenGrid>, OpenGridError> {
-        if let Some(grid) = self.by_key.get(key).map(|id| &self.grids[id])
-            && !grid.is_stale()
-        {
-            return Ok(Arc::clone(grid));
+    ) -> Result<Lease, OpenGridError> {
+        if let Some(grid) = self.by_key.get(key).map(|id| &self.grids[id]) {
+            return Ok(Lease::new(grid));
         }
-        if self.grids.len() >= MAX_GRIDS {
+        if self.grids.len() >= MAX_GRIDS && !self.retire_idle() {
             return Err(OpenGridError::Full { max: MAX_GRIDS });
         }
         let id = DatasetId(self.next_dataset);
@@ -81,8 +82,29 @@ impl Core {
         self.protocol.declare_dataset(id, grid.layout.clone(), element_bytes(grid.dtype), Generation(0))?;
         self.next_dataset += 1;
         self.by_key.insert(key.clone(), id);
-        self.grids.insert(id, Arc::clone(&grid));
-        Ok(grid)
+        let lease = Lease::new(&grid);
+        self.grids.insert(id, grid);
+        Ok(lease)
+    }
+
+    /// Ends the oldest grid that nobody uses. Returns whether there was one.
+    fn retire_idle(&mut self) -> bool {
+        let idle = self.grids.values().filter(|grid| !grid.is_used()).min_by_key(|grid| grid.id);
+        let Some(grid) = idle.map(Arc::clone) else { return false };
+        self.end_grid(&grid);
+        true
+    }
+
+    fn end_grid(&mut self, grid: &Arc<OpenGrid>) {
+        if self.by_key.get(&grid.key) == Some(&grid.id) {
+            self.by_key.remove(&grid.key);
+        }
+        if self.grids.remove(&grid.id).is_some() {
+            self.budgets.retain(|(dataset, _), _| *dataset != grid.id);
+            // Credit for its blocks ends with the handles of those who gave it.
+            let _ = self.protocol.end_dataset(grid.id).expect("a grid's dataset ends once");
+            self.closed.push(Arc::clone(grid));
+        }
     }
 
     pub(super) fn budget(
@@ -96,9 +118,23 @@ impl Core {
         if let Some(budget) = self.budgets.get(&key) {
             return Ok(*budget);
         }
-        let budget = self.protocol.declare_budget(grid.id, limits, policy)?;
-        self.budgets.insert(key, budget);
-        Ok(budget)
+        loop {
+            match self.protocol.declare_budget(grid.id, limits, policy) {
+                Ok(budget) => {
+                    self.budgets.insert(key, budget);
+                    return Ok(budget);
+                }
+                Err(error) => {
+                    let may_help = matches!(
+                        error,
+                        DeclareError::Overcommitted { .. } | DeclareError::TooManyBudgets { .. }
+                    );
+                    if !may_help || !self.retire_idle() {
+                        return Err(error);
+                    }
+                }
+            }
+        }
     }
 
     /// Each budget with its array, its application and its counters.
@@ -195,10 +231,9 @@ impl Core {
     }
 
     pub(super) fn outdate(&mut self, grid: &OpenGrid) {
-        if self.by_key.get(&grid.key) == Some(&grid.id) {
-            self.by_key.remove(&grid.key);
+        if let Some(known) = self.grids.get(&grid.id).map(Arc::clone) {
+            self.end_grid(&known);
         }
-        self.protocol.replace(grid.id, Generation(1)).expect("a grid is outdated once");
     }
 
     pub(super) fn is_cached(&self, grid: &OpenGrid, block: BlockIndex) -> bool {
@@ -217,7 +252,12 @@ impl Core {
                     };
                     effects.fetch(&self.grids[&block.dataset], block, urgency);
                 }
-                Action::Raise { block } => effects.raise(&self.grids[&block.dataset], block),
+                Action::Raise { block } => {
+                    // A block on its way may be another generation's by now.
+                    if let Some(grid) = self.grids.get(&block.dataset) {
+                        effects.raise(grid, block);
+                    }
+                }
                 Action::Recall { upstream: _, budget } => {
                     if let Some(((dataset, _), _)) = self.budgets.iter().find(|(_, own)| **own == budget) {
                         effects.recall(&self.grids[dataset], budget);
@@ -242,6 +282,7 @@ impl Core {
             }
         }
         self.fault = None;
+        self.closed.drain(..).for_each(|grid| effects.close(grid));
     }
 
     fn end(&mut self, request: RequestId, end: Result<(), Failure>, now: Instant, effects: &mut Effects) {
@@ -259,6 +300,8 @@ impl Core {
     }
 
     fn failure(&self, Refusal { block, fault }: Refusal) -> Failure {
+        // A grid with readers ends because its source has changed.
+        let fault = if fault == Fault::Ended { Fault::Changed } else { fault };
         let told = self.fault.as_ref().filter(|(told, _)| Some(*told) == block);
         let text = told.map_or_else(|| words_of(fault).into(), |(_, text)| Arc::clone(text));
         Failure { block, fault, text }

@@ -12,6 +12,7 @@ pub(super) struct Effects {
     fetches: Vec<(Arc<OpenGrid>, Urgency, Vec<BlockId>)>,
     raises: Vec<(Arc<OpenGrid>, BlockId)>,
     recalls: Vec<(Arc<OpenGrid>, BudgetId)>,
+    closed: Vec<Arc<OpenGrid>>,
     news: Vec<(Arc<dyn Receiver>, News)>,
     /// Blocks of requests that were given up. Dropping them gives their slots back.
     pub(super) unwanted: Vec<Pinned>,
@@ -38,6 +39,10 @@ impl Effects {
         self.recalls.push((Arc::clone(grid), budget));
     }
 
+    pub(super) fn close(&mut self, grid: Arc<OpenGrid>) {
+        self.closed.push(grid);
+    }
+
     pub(super) fn block(&mut self, receiver: &Arc<dyn Receiver>, request: RequestId, pinned: Pinned) {
         self.news.push((Arc::clone(receiver), News::Block(request, pinned)));
     }
@@ -57,6 +62,9 @@ impl Effects {
         }
         for (grid, budget) in self.recalls {
             grid.upstream.recall(&grid, budget);
+        }
+        for grid in self.closed {
+            grid.upstream.close(&grid);
         }
         for (receiver, news) in self.news {
             match news {

@@ -6,9 +6,10 @@ use rails_cache::{BlockId, BudgetId, DatasetId, Generation, pattern::Path};
 use rails_formats::data_type::DataType;
 use std::{
     fmt,
+    ops::Deref,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
 };
 
@@ -23,7 +24,13 @@ pub(crate) struct OpenGrid {
     pub(crate) array_name: Arc<str>,
     pub(crate) upstream: Arc<dyn Upstream>,
     is_stale: AtomicBool,
+    /// The number of its leases.
+    users: AtomicU32,
 }
+
+/// A use of a grid: as long as there is one, the node keeps the grid.
+#[derive(Debug)]
+pub(crate) struct Lease(Arc<OpenGrid>);
 
 /// The array, its generation and its division.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -47,6 +54,9 @@ pub(crate) trait Upstream: fmt::Debug + Send + Sync {
     /// Asks for the credit of a budget back.
     fn recall(&self, grid: &Arc<OpenGrid>, budget: BudgetId);
 
+    /// Nobody reads the grid any more. Its blocks that are on their way are answered all the same.
+    fn close(&self, grid: &Arc<OpenGrid>);
+
     /// The way to the bytes.
     fn path(&self) -> Path;
 }
@@ -60,7 +70,7 @@ impl OpenGrid {
         array_name: Arc<str>,
         upstream: Arc<dyn Upstream>,
     ) -> Self {
-        Self { id, key, layout, dtype, array_name, upstream, is_stale: AtomicBool::new(false) }
+        Self { id, key, layout, dtype, array_name, upstream, is_stale: AtomicBool::new(false), users: AtomicU32::new(0) }
     }
 
     /// The block of that number, if the array has it.
@@ -89,8 +99,33 @@ impl OpenGrid {
         self.is_stale.load(Ordering::Relaxed)
     }
 
+    pub(super) fn is_used(&self) -> bool {
+        self.users.load(Ordering::Acquire) > 0
+    }
+
     pub(super) fn set_stale(&self) {
         self.is_stale.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Lease {
+    pub(super) fn new(grid: &Arc<OpenGrid>) -> Self {
+        grid.users.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(grid))
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.0.users.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Deref for Lease {
+    type Target = Arc<OpenGrid>;
+
+    fn deref(&self) -> &Arc<OpenGrid> {
+        &self.0
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) use core::ReaderKey;
 use core::Core;
 use effects::Effects;
 pub(crate) use failure::Failure;
-pub(crate) use grid::{GridKey, OpenGrid, Upstream};
+pub(crate) use grid::{GridKey, Lease, OpenGrid, Upstream};
 pub(crate) use pinned::{Pinned, Receiver};
 pub(crate) use reading::ReadingError;
 use rails_array::{BlockGrid, BlockIndex, Grid, GridError, Region, Selection, Shape};
@@ -90,7 +90,7 @@ impl Node {
         let memory = SlotMemory::new(slots, length, max_block_slots)?;
         let window_slots = (slots / 4).max(max_block_slots);
         let config = NodeConfig { slots, slot_bytes, max_block_slots, window_slots, seed };
-        let core = Core::new(cache::Node::new(config, Instant::now()), SlotTable::new(slots));
+        let core = Core::new(cache::Node::new(config, now()), SlotTable::new(slots));
         let timeout_changed = Arc::new(Notify::new());
         let node = Arc::new(Self {
             id,
@@ -141,11 +141,11 @@ impl Node {
 
     /// Divides an array, or finds the division that is there.
     pub(crate) fn open_grid(
-        &self,
+        self: &Arc<Self>,
         key: &GridKey,
         array: &ArrayDescription,
         upstream: &Arc<dyn Upstream>,
-    ) -> Result<Arc<OpenGrid>, OpenGridError> {
+    ) -> Result<Lease, OpenGridError> {
         let GridOf { region, block_shape } = &key.grid;
         let whole = Region::whole(&array.shape);
         if let Some(region) = region
@@ -157,12 +157,12 @@ impl Node {
         let layout = Arc::new(Grid::new(blocks));
         let name = array.name.as_str().into();
         let (dtype, upstream) = (array.dtype, Arc::clone(upstream));
-        self.core().open_grid(key, |id| OpenGrid::new(id, key.clone(), layout, dtype, name, upstream))
+        self.step(|core, _| core.open_grid(key, |id| OpenGrid::new(id, key.clone(), layout, dtype, name, upstream)))
     }
 
     /// The memory of an application for an array. An application has one budget for each array.
-    pub(crate) fn budget(&self, grid: &OpenGrid, application: &str) -> Result<BudgetId, DeclareError> {
-        self.core().budget(grid, application, Limits::default(), Policy::Lru)
+    pub(crate) fn budget(self: &Arc<Self>, grid: &OpenGrid, application: &str) -> Result<BudgetId, DeclareError> {
+        self.step(|core, _| core.budget(grid, application, Limits::default(), Policy::Lru))
     }
 
     /// A reader that watches the regions which one job reads.
@@ -307,7 +307,7 @@ impl Node {
 
     /// Tells the protocol of an event, and does what it asks for.
     fn step<T>(self: &Arc<Self>, event: impl FnOnce(&mut Core, Instant) -> T) -> T {
-        let now = Instant::now();
+        let now = now();
         let mut effects = Effects::default();
         let result = {
             let mut core = self.core();
@@ -352,6 +352,11 @@ fn budget_status(grid: &OpenGrid, application: &str, stats: cache::BudgetStats) 
         reclaimed: stats.reclaimed,
         failed: stats.failed,
     }
+}
+
+/// The time, which tests may simulate.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 /// The size of an element of that type in bytes, as the protocol counts it.

@@ -2,7 +2,7 @@
 
 use super::{Failure, Node, OpenGrid, Pinned, ReaderKey, Receiver};
 use rails_array::{CopyPlan, Selection, copy_from_slots};
-use rails_cache::{self as cache, RequestId};
+use rails_cache::RequestId;
 use std::{
     future::poll_fn,
     mem,
@@ -28,7 +28,9 @@ struct Letters {
 #[derive(Debug)]
 pub(crate) enum ReadingError {
     /// The selection is none of the grid's.
-    Refused(cache::ReadError),
+    Outside,
+    /// The source has changed before the read began.
+    Changed,
     /// A block could not be had.
     Failed(Failure),
 }
@@ -55,7 +57,9 @@ impl Node {
     ) -> Result<(), ReadingError> {
         let mailbox = Arc::new(Mailbox::default());
         let receiver: Arc<dyn Receiver> = mailbox.clone();
-        let request = self.read(reader, grid, selection, &receiver).map_err(ReadingError::Refused)?;
+        let request = self.read(reader, grid, selection, &receiver);
+        // The budget of a grid ends with it.
+        let request = request.map_err(|_| if grid.is_stale() { ReadingError::Changed } else { ReadingError::Outside })?;
         let mut open = Open { node: self, request, mailbox: &mailbox, has_ended: false };
         loop {
             coop::consume_budget().await;

@@ -100,7 +100,7 @@ impl GapMeter {
 const KEPT: f64 = 1.0 - 1.0 / 512.0;
 const MIN_READS: f64 = 16.0;
 const MIN_DEVIATION_BYTES: f64 = 4096.0;
-const MAX_TIMES_EXPECTED: f64 = 8.0;
+const MAX_TIMES_EXPECTED: f64 = 4.0;
 const MIN_NS_PER_BYTE: f64 = 1e-3;
 
 #[cfg(test)]

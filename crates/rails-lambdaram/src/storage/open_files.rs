@@ -17,12 +17,12 @@ use std::{
 /// The open files of all datasets.
 #[derive(Debug)]
 pub(super) struct OpenFiles {
-    max_files: usize,
     files: Mutex<Files>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Files {
+    max: usize,
     /// By the number of the dataset and that of the file in it.
     open: HashMap<(u64, u32), Open>,
     uses: u64,
@@ -36,7 +36,8 @@ struct Open {
 
 impl OpenFiles {
     pub(super) fn new(max_files: Option<usize>) -> Self {
-        Self { max_files: max_files.unwrap_or_else(default_files), files: Mutex::default() }
+        let max = max_files.unwrap_or_else(default_files);
+        Self { files: Mutex::new(Files { max, open: HashMap::new(), uses: 0 }) }
     }
 
     /// Lends the file of a number, which is opened if it is not open. It blocks.
@@ -46,10 +47,7 @@ impl OpenFiles {
             return Ok(source);
         }
         let source = Arc::new(self.opened(|| dataset.numbered(object))?);
-        let mut files = self.files();
-        let closed = files.make_room(self.max_files);
-        files.add(key, Arc::clone(&source));
-        drop(files);
+        let closed = self.files().add(key, Arc::clone(&source));
         // A file is closed without the lock: a file server may be asked.
         drop(closed);
         Ok(source)
@@ -62,15 +60,9 @@ impl OpenFiles {
 
     /// Closes the files of a dataset.
     pub(super) fn forget(&self, dataset: &PublishedDataset) {
-        let (closed, kept) = {
-            let mut files = self.files();
-            let all = std::mem::take(&mut files.open);
-            let (closed, kept): (HashMap<_, _>, HashMap<_, _>) =
-                all.into_iter().partition(|((number, _), _)| *number == dataset.number());
-            files.open = kept;
-            (closed, files.open.len())
-        };
-        tracing::trace!(closed = closed.len(), kept, "the files of a dataset are closed");
+        let of_dataset = |(number, _): &(u64, u32), _: &mut Open| *number == dataset.number();
+        let closed: Vec<_> = self.files().open.extract_if(of_dataset).collect();
+        drop(closed);
     }
 
     /// The number of open files.
@@ -78,16 +70,20 @@ impl OpenFiles {
         self.files().open.len()
     }
 
-    /// Opens a file. If the process has no descriptor left, those that nobody reads are closed
-    /// first.
+    /// Opens a file. If the process has no descriptor left, those that stay open are closed, and
+    /// fewer stay open from then on.
     fn opened<T>(&self, open: impl Fn() -> Result<T, ReadError>) -> Result<T, ReadError> {
-        match open() {
-            Err(ReadError::Open { error, .. }) if is_out_of_descriptors(error.raw_os_error()) => {
-                let closed = std::mem::take(&mut self.files().open);
-                drop(closed);
-                open()
+        loop {
+            match open() {
+                Err(ReadError::Open { error, .. }) if is_out_of_descriptors(error.raw_os_error()) => {
+                    let closed = self.files().halve();
+                    // Other threads may take what is closed here, as long as there is anything to close.
+                    if closed.is_empty() {
+                        return open();
+                    }
+                }
+                result => return result,
             }
-            result => result,
         }
     }
 
@@ -105,17 +101,19 @@ impl Files {
         Some(Arc::clone(&open.source))
     }
 
-    fn add(&mut self, key: (u64, u32), source: Arc<Source>) {
-        self.open.insert(key, Open { source, last_use: self.uses });
+    /// Adds a file. The result is the one that makes room: its last use is longest ago.
+    fn add(&mut self, key: (u64, u32), source: Arc<Source>) -> Option<Open> {
+        let oldest =
+            if self.open.len() < self.max { None } else { self.open.iter().min_by_key(|(_, open)| open.last_use) };
+        let closed = oldest.map(|(key, _)| *key).and_then(|key| self.open.remove(&key));
+        let other = self.open.insert(key, Open { source, last_use: self.uses });
+        closed.or(other)
     }
 
-    /// Takes the file whose last use is longest ago, if there is no room for one more.
-    fn make_room(&mut self, max_files: usize) -> Option<Open> {
-        if self.open.len() < max_files {
-            return None;
-        }
-        let oldest = self.open.iter().min_by_key(|(_, open)| open.last_use).map(|(key, _)| *key)?;
-        self.open.remove(&oldest)
+    /// Takes all files, and half of the room.
+    fn halve(&mut self) -> HashMap<(u64, u32), Open> {
+        self.max = (self.max / 2).max(1);
+        std::mem::take(&mut self.open)
     }
 }
 

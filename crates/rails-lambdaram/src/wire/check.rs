@@ -75,6 +75,11 @@ pub(super) fn description(description: &DatasetDescription) -> Result<(), WirePr
     Ok(())
 }
 
+/// Whether a name of an application can be printed, and is not empty.
+pub(super) fn is_application(name: &str) -> bool {
+    !name.trim().is_empty() && !name.contains(char::is_control)
+}
+
 /// The fact about an array that does not fit its type or shape, if there is one.
 fn wrong_field(ArraySummary { description, block_shape, inline }: &ArraySummary) -> Option<&'static str> {
     let (rank, element_bytes) = (description.shape.rank(), description.dtype.bytes());
@@ -132,8 +137,7 @@ fn blocks(runs: &[Run]) -> Result<(), WireProblem> {
 
 fn application(name: &str) -> Result<(), WireProblem> {
     text("name of the application", name, MAX_APPLICATION_BYTES)?;
-    let is_printable = !name.trim().is_empty() && !name.contains(char::is_control);
-    if is_printable { Ok(()) } else { Err(WireProblem::Application) }
+    if is_application(name) { Ok(()) } else { Err(WireProblem::Application) }
 }
 
 fn dataset_name(name: &str) -> Result<(), WireProblem> {

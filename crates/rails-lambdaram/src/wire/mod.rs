@@ -10,6 +10,7 @@ mod check;
 mod codec;
 mod encoding;
 mod error;
+mod fit;
 mod frame;
 mod handle;
 mod limits;

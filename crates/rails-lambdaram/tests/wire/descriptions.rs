@@ -12,8 +12,8 @@ use rails_formats::{
 use rails_lambdaram::{
     description::{ArraySummary, DatasetDescription},
     wire::{
-        MAX_DESCRIPTION_BYTES, MAX_DESCRIPTION_MEMORY, MAX_INLINE_BYTES, MAX_INLINE_SUM, MAX_NAME_BYTES, ServerFrame,
-        ServerMessage, WireError, WireProblem, check_description,
+        Denial, DenialReason, MAX_DESCRIPTION_BYTES, MAX_DESCRIPTION_MEMORY, MAX_INLINE_BYTES, MAX_INLINE_SUM,
+        MAX_NAME_BYTES, ServerFrame, ServerMessage, WireError, WireProblem, check_description,
     },
 };
 
@@ -142,6 +142,19 @@ fn short_attributes_are_limited_by_their_memory() {
         other => panic!("{:?}", other.map(drop)),
     });
     assert_eq!(used.bytes_max, 0, "{used:?}");
+}
+
+#[test]
+fn a_refused_description_is_denied() {
+    let frame = |description| ServerFrame::Described { question: 1, description: Ok(description) }.cut_to_limits();
+    let fits = dataset(vec![array("x", 3)]);
+    assert_eq!(frame(fits.clone()), ServerFrame::Described { question: 1, description: Ok(fits) });
+    let ServerFrame::Described { description: Err(denial), .. } = frame(dataset(vec![array("x", 1), array("x", 2)]))
+    else {
+        panic!("a description")
+    };
+    let text = "`Described` is wrong: the array `x` is there twice";
+    assert_eq!(denial, Denial { reason: DenialReason::Source, text: text.into() });
 }
 
 #[test]

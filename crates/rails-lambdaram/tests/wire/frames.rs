@@ -90,6 +90,7 @@ proptest! {
 
     #[test]
     fn servers_frames_come_back(frame in server_frames()) {
+        prop_assert_eq!(frame.clone().cut_to_limits(), frame.clone());
         let bytes = frame.encode();
         prop_assert_eq!(ServerMessage::decode(bytes.clone()), Ok(ServerMessage::Frame(frame.clone())));
         match decode_server(&bytes[..bytes.len() - 1]) {

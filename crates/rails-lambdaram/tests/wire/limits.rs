@@ -216,3 +216,37 @@ fn frames_have_a_length() {
     let error = WireError::TooLong { message: "Raise", bytes: long.len(), max: MAX_FRAME_BYTES };
     assert_eq!(ReaderFrame::decode(&long), Err(error));
 }
+
+#[test]
+fn cut_frames_are_taken() {
+    let entry = |bytes| DatasetEntry { name: "n".repeat(bytes), arrays: u32::MAX, bytes: u64::MAX };
+    let listed = |datasets| ServerFrame::Listed { question: u32::MAX, datasets };
+    let denial = || Denial { reason: DenialReason::Source, text: "é".repeat(MAX_TEXT_BYTES) };
+    let text = || format!("n{}", "é".repeat(MAX_TEXT_BYTES));
+    let (handle, question) = (Handle(1), 1);
+    for frame in [
+        listed(vec![entry(MAX_NAME_BYTES); MAX_DATASETS]),
+        listed(vec![entry(1); MAX_DATASETS + 1]),
+        listed(vec![entry(1), entry(MAX_NAME_BYTES + 1), entry(2)]),
+        status(vec![budget(); MAX_BUDGETS + 1]),
+        status(vec![BudgetStatus { dataset: "n".repeat(MAX_NAME_BYTES + 1), ..budget() }]),
+        status(vec![BudgetStatus::default(), budget()]),
+        ServerFrame::Refused { reason: RefusedReason::Full, text: text() },
+        ServerFrame::Opened { handle, outcome: Err(denial()) },
+        ServerFrame::Described { question, description: Err(denial()) },
+        ServerFrame::Fault { handle, blocks: vec![run(1, 1)], fault: WireFault::Missing, text: text() },
+    ] {
+        assert!(ServerMessage::decode(frame.encode()).is_err());
+        assert_eq!(of_server(frame.cut_to_limits()), None);
+    }
+    let ServerFrame::Refused { text, .. } =
+        (ServerFrame::Refused { reason: RefusedReason::Full, text: text() }).cut_to_limits()
+    else {
+        panic!("another frame")
+    };
+    assert_eq!(text.len(), MAX_TEXT_BYTES - 1, "the last letter has two bytes");
+    let ServerFrame::Listed { datasets, .. } = listed(vec![entry(1), entry(256), entry(2)]).cut_to_limits() else {
+        panic!("another frame")
+    };
+    assert_eq!(datasets, [entry(1), entry(2)]);
+}

@@ -86,7 +86,7 @@ proptest! {
     }
 
     #[test]
-    fn parts_have_the_regions(copies in 1_usize..500, regions in vec(region(), 0..10)) {
+    fn parts_have_the_regions(copies in 1_usize..200, regions in vec(region(), 0..10)) {
         let regions = vec![regions; copies].concat();
         let parts: Vec<_> = split_regions(&regions).collect();
         prop_assert_eq!(parts.concat(), regions.clone());
@@ -99,5 +99,5 @@ proptest! {
 }
 
 fn option_of_long() -> impl Strategy<Value = Option<Run>> {
-    proptest::option::of((0_u64..9, 60_000_u32..200_000).prop_map(|(first, count)| run(first, count)))
+    proptest::option::of((0_u64..9, 60_000_u32..80_000).prop_map(|(first, count)| run(first, count)))
 }

@@ -1,0 +1,105 @@
+//! Nodes that serve, on this machine.
+
+use crate::data::{SHAPE, expected, region, write};
+use rails_array::Selection;
+use rails_lambdaram::{ReadError, Server, ServerOptions, Site, SiteOptions};
+use std::time::Duration;
+
+async fn served(file: &std::path::Path) -> (Site, Server, String) {
+    let site = Site::open(file.to_str().unwrap()).await.unwrap();
+    let server = Server::bind(&site, &["127.0.0.1:0".into()], ServerOptions::new()).await.unwrap();
+    let address = server.site_addresses()[0].clone();
+    (site, server, address)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn far_selections_are_those_of_the_array() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wind.mapb");
+    write(&file, 0);
+    let (_site, _server, address) = served(&file).await;
+    let far = Site::open(&format!("{address}/wind")).await.unwrap();
+    assert_eq!(far.address().dataset(), Some("wind"));
+    let dataset = far.dataset("wind").await.unwrap();
+    let (latitudes, two) = dataset.select("lat[2:4]").unwrap();
+    assert_eq!(latitudes.read_selection(&two).await.unwrap(), [1.0_f64, 1.5].map(f64::to_ne_bytes).concat());
+    let wind = dataset.array("wind").unwrap();
+    for step in 0..SHAPE[0] {
+        let basin = Selection::from(region([step, 2, 20, 30], [1, 1, 40, 60]));
+        assert_eq!(wind.read_selection(&basin).await.unwrap(), expected(&basin, 0), "step {step}");
+    }
+    let whole = Selection::from(region([0; 4], SHAPE));
+    assert_eq!(wind.read_selection(&whole).await.unwrap(), expected(&whole, 0));
+    let [(_, status)] = &far.upstream_status().await[..] else { panic!("there is one server") };
+    assert_eq!(status.as_ref().unwrap().links, 1);
+    assert_eq!(far.links()[0].1, "up");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chain_of_nodes_passes_blocks_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wind.mapb");
+    write(&file, 0);
+    let (_site, _server, address) = served(&file).await;
+    let peer = Site::open(&address).await.unwrap();
+    let peer_server = Server::bind(&peer, &["127.0.0.1:0".into()], ServerOptions::new()).await.unwrap();
+    let far = Site::open(&peer_server.site_addresses()[0]).await.unwrap();
+    let wind = far.dataset("wind").await.unwrap().array("wind").unwrap();
+    let plane = Selection::from(region([5, 1, 0, 0], [2, 2, 91, 135]));
+    assert_eq!(wind.read_selection(&plane).await.unwrap(), expected(&plane, 0));
+    assert!(peer.status().cached > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_source_is_told_to_readers() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wind.mapb");
+    write(&file, 0);
+    let (_site, _server, address) = served(&file).await;
+    let far = Site::open(&address).await.unwrap();
+    let before = far.dataset("wind").await.unwrap().array("wind").unwrap();
+    let plane = Selection::from(region([3, 2, 0, 0], [1, 1, 91, 135]));
+    assert_eq!(before.read_selection(&plane).await.unwrap(), expected(&plane, 0));
+    write(&file, 1);
+    let other = Selection::from(region([9, 2, 0, 0], [1, 1, 91, 135]));
+    let changed = before.read_selection(&other).await.unwrap_err();
+    assert!(matches!(changed, ReadError::Changed { .. }), "{changed}");
+    let after = far.dataset("wind").await.unwrap().array("wind").unwrap();
+    assert_eq!(after.read_selection(&plane).await.unwrap(), expected(&plane, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_comes_back_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wind.mapb");
+    write(&file, 0);
+    let (site, server, address) = served(&file).await;
+    let far = Site::open(&address).await.unwrap();
+    let wind = far.dataset("wind").await.unwrap().array("wind").unwrap();
+    let plane = |time| Selection::from(region([time, 2, 0, 0], [1, 1, 91, 135]));
+    assert_eq!(wind.read_selection(&plane(0)).await.unwrap(), expected(&plane(0), 0));
+    drop(server);
+    let listen = address.strip_prefix("lram://").unwrap().to_owned();
+    let (first, second) = tokio::join!(async { wind.read_selection(&plane(1)).await }, async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        Server::bind(&site, &[listen], ServerOptions::new()).await
+    });
+    assert_eq!(first.unwrap(), expected(&plane(1), 0));
+    drop(second.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_gone_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wind.mapb");
+    write(&file, 0);
+    let (_site, server, address) = served(&file).await;
+    let options = SiteOptions::new().patience(Duration::from_millis(300));
+    let far = Site::open_with(&address, options).await.unwrap();
+    let wind = far.dataset("wind").await.unwrap().array("wind").unwrap();
+    drop(server);
+    let gone = wind.read(&region([0; 4], [1, 1, 91, 135])).await.unwrap_err();
+    assert!(matches!(&gone, ReadError::Failed { reason, .. } if reason.contains("127.0.0.1")), "{gone}");
+    let unknown = far.dataset("wind").await.unwrap_err().to_string();
+    assert!(unknown.contains("127.0.0.1"), "{unknown}");
+}

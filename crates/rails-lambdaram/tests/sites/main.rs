@@ -1,0 +1,5 @@
+//! Sites over real files and real links, with the array itself as oracle.
+
+mod data;
+mod far;
+mod local;

@@ -1,0 +1,7 @@
+//! Datasets out of files, and the threads that read them.
+
+mod catalogue;
+mod changes;
+mod order;
+mod reads;
+mod written;

@@ -11,12 +11,22 @@ find patterns in what they read.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import dask
 import numpy as np
-from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef, convert_legacy_graph
+from dask._task_spec import (
+    Alias,
+    DataNode,
+    GraphNode,
+    NestedContainer,
+    Task,
+    TaskRef,
+    _execute_subgraph,
+    convert_legacy_graph,
+)
 from dask.array.core import getter, getter_inline, getter_nofancy
 from dask.callbacks import Callback
 from dask.order import order
@@ -33,7 +43,7 @@ def hint(*collections: Any) -> int:
     """
     (collections,) = (dask.optimize(*collections),)
     graph: dict[Any, Any] = {}
-    for collection in collections:
+    for collection in dask.optimize(*collections):
         if dask.is_dask_collection(collection):
             graph.update(collection.__dask_graph__())
     return _announce(graph)
@@ -43,10 +53,19 @@ class schedule(Callback):
     """Announces what each graph will read that is computed within this context."""
 
     def __init__(self) -> None:
-        super().__init__(start=_announce)
+        super().__init__(start=lambda graph: _announce(graph))
 
 
 def _announce(graph: Mapping[Any, Any]) -> int:
+    """Tells the arrays of a graph what it will read, and says how many regions that are."""
+    arrays = _regions(graph)
+    for array, regions in arrays.items():
+        array._array.tell(regions[:MAX_TOLD])
+    return sum(map(len, arrays.values()))
+
+
+def _regions(graph: Mapping[Any, Any]) -> dict[Array, list[Any]]:
+    """What a graph reads of each of our arrays, in the order of its tasks."""
     graph = convert_legacy_graph(dict(graph))
     priorities = order(graph)
     regions: dict[Array, list[Any]] = {}
@@ -54,9 +73,7 @@ def _announce(graph: Mapping[Any, Any]) -> int:
         for array, selection in _reads(graph[key], graph):
             if 0 not in selection.counts:
                 regions.setdefault(array, []).append(selection.region())
-    for array, in_order in regions.items():
-        array._array.tell(in_order[:MAX_TOLD])
-    return sum(map(len, regions.values()))
+    return regions
 
 
 def _reads(node: Any, graph: Mapping[Any, Any]) -> Iterator[Any]:
@@ -73,18 +90,20 @@ def _reads(node: Any, graph: Mapping[Any, Any]) -> Iterator[Any]:
 
 def _getters(node: Any, known: Mapping[Any, Any]) -> Iterator[tuple[Task, Mapping[Any, Any]]]:
     """The tasks within a task that read a source, and the nodes that they may refer to."""
-    if not isinstance(node, Task):
-        if isinstance(node, dict):
-            # The tasks of a fused one, which know each other by their keys.
-            known = {**known, **node}
-        children: Iterable[Any] = node.values() if isinstance(node, dict) else ()
-        if isinstance(node, (list, tuple)):
-            children = node
-    elif node.func in GETTERS:
-        yield node, known
-        return
-    else:
-        children = [*node.args, *node.kwargs.values()]
+    children: Iterable[Any] = ()
+    if isinstance(node, Task):
+        if node.func in GETTERS:
+            yield node, known
+        elif node.func is _execute_subgraph:
+            # A fused task: its inner tasks know each other, and what it is given, by their keys.
+            inner, _, names, *given = node.args
+            bound = {name: _value(argument, known) for name, argument in zip(names, given)}
+            known = ChainMap(inner, bound, known)
+            children = inner.values()
+        else:
+            children = (*node.args, *node.kwargs.values())
+    elif isinstance(node, (list, tuple)):
+        children = node
     for child in children:
         yield from _getters(child, known)
 
@@ -99,8 +118,7 @@ def _value(argument: Any, known: Mapping[Any, Any]) -> Any:
                 argument = known.get(argument.target)
             case DataNode():
                 return argument.value
-            case Task() if not argument.dependencies:
-                # Literal containers, as of slices.
+            case NestedContainer() if not argument.dependencies:
                 return argument()
             case GraphNode():
                 return None

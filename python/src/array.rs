@@ -25,8 +25,8 @@ impl Array {
         Self { array: Owned::new(array) }
     }
 
-    fn description(&self, py: Python<'_>) -> PyResult<&ArrayDescription> {
-        Ok(self.array.get(py)?.description())
+    fn description(&self) -> &ArrayDescription {
+        self.array.facts().description()
     }
 }
 
@@ -34,44 +34,44 @@ impl Array {
 impl Array {
     /// The name.
     #[getter]
-    fn name(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(self.description(py)?.name.clone())
+    fn name(&self) -> &str {
+        &self.description().name
     }
 
     /// The type of the elements, by numpy's code.
     #[getter]
-    fn type_code(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(type_code(self.description(py)?.dtype))
+    fn type_code(&self) -> String {
+        type_code(self.description().dtype)
     }
 
     /// The extents.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.description(py)?.shape.extents())
+        PyTuple::new(py, self.description().shape.extents())
     }
 
     /// The name of each axis.
     #[getter]
-    fn dimension_names(&self, py: Python<'_>) -> PyResult<Vec<Option<String>>> {
-        Ok(self.description(py)?.dimension_names.clone())
+    fn dimension_names(&self) -> Vec<Option<String>> {
+        self.description().dimension_names.clone()
     }
 
     /// The extents of the blocks in which the array is fetched.
     #[getter]
     fn block_shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.array.get(py)?.block_shape().extents())
+        PyTuple::new(py, self.array.facts().block_shape().extents())
     }
 
     /// The element of places that are not stored, little-endian.
     #[getter]
-    fn fill_value<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        Ok(self.description(py)?.fill_value.as_ref().map(|element| PyBytes::new(py, element)))
+    fn fill_value<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        self.description().fill_value.as_ref().map(|element| PyBytes::new(py, element))
     }
 
     /// The attributes.
     #[getter]
-    fn attributes<'py>(&self, py: Python<'py>) -> PyResult<Vec<Attribute<'py>>> {
-        Ok(attributes(py, &self.description(py)?.attributes))
+    fn attributes<'py>(&self, py: Python<'py>) -> Vec<Attribute<'py>> {
+        attributes(py, &self.description().attributes)
     }
 
     /// The bytes of selected elements, in C order.

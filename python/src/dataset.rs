@@ -26,26 +26,26 @@ impl Dataset {
 impl Dataset {
     /// The name.
     #[getter]
-    fn name(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(self.dataset.get(py)?.name().to_owned())
+    fn name(&self) -> &str {
+        self.dataset.facts().name()
     }
 
     /// The number of the source's state.
     #[getter]
-    fn generation(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(self.dataset.get(py)?.description().generation)
+    fn generation(&self) -> u64 {
+        self.dataset.facts().description().generation
     }
 
     /// The attributes of the whole.
     #[getter]
-    fn attributes<'py>(&self, py: Python<'py>) -> PyResult<Vec<Attribute<'py>>> {
-        Ok(attributes(py, self.dataset.get(py)?.attributes()))
+    fn attributes<'py>(&self, py: Python<'py>) -> Vec<Attribute<'py>> {
+        attributes(py, self.dataset.facts().attributes())
     }
 
     /// The names of the arrays.
     #[getter]
-    fn array_names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        Ok(self.dataset.get(py)?.array_names().map(str::to_owned).collect())
+    fn array_names(&self) -> Vec<&str> {
+        self.dataset.facts().array_names().collect()
     }
 
     /// A reader of the array of that name.

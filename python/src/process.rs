@@ -71,13 +71,18 @@ impl<T> Owned<T> {
         Self { process: process::id(), value: Some(value) }
     }
 
+    /// The value, to be asked for facts that it holds, which a fork takes along.
+    pub(crate) fn facts(&self) -> &T {
+        self.value.as_ref().expect("a value is there until it is dropped")
+    }
+
     /// The value.
     ///
     /// # Errors
     /// `Forked` in another process than the one that made it.
     pub(crate) fn get(&self, py: Python<'_>) -> PyResult<&T> {
         if self.process == process::id() {
-            return Ok(self.value.as_ref().expect("a value is there until it is dropped"));
+            return Ok(self.facts());
         }
         let text = format!(
             "process {} opened this, and a fork of it has neither its threads nor its links: open it again here",

@@ -48,14 +48,14 @@ pub(crate) fn open(
 impl Site {
     /// The address, in full.
     #[getter]
-    fn address(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(self.site.get(py)?.address().to_string())
+    fn address(&self) -> String {
+        self.site.facts().address().to_string()
     }
 
     /// The dataset that the address names.
     #[getter]
-    fn dataset_name(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        Ok(self.site.get(py)?.address().dataset().map(str::to_owned))
+    fn dataset_name(&self) -> Option<&str> {
+        self.site.facts().address().dataset()
     }
 
     /// Name, number of arrays and bytes of each dataset.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _lambdaram
+from ._attributes import values
 from ._errors import Error
 from ._indexing import Selection, select
 
@@ -101,8 +103,6 @@ class Array:
     @cached_property
     def attrs(self) -> dict[str, Any]:
         """The attributes."""
-        from ._dataset import values
-
         return values(self._array.attributes)
 
     @cached_property
@@ -179,13 +179,18 @@ class Array:
         )
 
     def stats(self) -> dict[str, int]:
-        """Counters of the array's blocks that this process has read: hits, misses and others."""
+        """Counters of the array's blocks, those of its views among them: empty before the first read.
+
+        A block that is read counts as one of ``hits`` (it was here), ``ahead_hits`` (it was here
+        ahead of time, at its first use), ``late_ahead`` (it was on its way) and ``misses``.
+        """
         site = self._dataset.site
         names = {"application": site._opening.application, "dataset": self._dataset.name, "array": self.name}
+        counters: Counter[str] = Counter()
         for budget in site.status()["budgets"]:
             if all(budget[key] == name for key, name in names.items()):
-                return {key: count for key, count in budget.items() if key not in names}
-        return {}
+                counters.update({key: count for key, count in budget.items() if key not in names})
+        return dict(counters)
 
     def reopened(self) -> Array:
         """The same array in the child of a fork, or after all links were lost."""

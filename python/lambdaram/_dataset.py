@@ -1,4 +1,4 @@
-"""Datasets, and the attributes of datasets and arrays."""
+"""Datasets."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from . import _lambdaram
 from ._array import Array
+from ._attributes import values
 
 if TYPE_CHECKING:
     from ._site import Site
@@ -93,15 +92,3 @@ class Dataset(Mapping[str, Array]):
         for name, array in self.items():
             lines.append(f"    {name} ({', '.join(array.dims)}) {array.dtype}")
         return "\n".join(lines)
-
-
-def values(attributes: list[tuple[str, str | None, Any]]) -> dict[str, Any]:
-    """Attributes as netCDF4 has them: texts, one number, or an array of numbers."""
-    return {name: _value(code, value) for name, code, value in attributes}
-
-
-def _value(code: str | None, value: Any) -> Any:
-    if code is None:
-        return value
-    numbers = np.frombuffer(value, np.dtype(code).newbyteorder("<")).astype(code)
-    return numbers[0] if numbers.size == 1 else numbers

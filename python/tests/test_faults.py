@@ -212,7 +212,7 @@ def test_an_interpreter_ends_during_a_read(server):
         time.sleep(0.3)
         print(served[0].shape)
     """
-    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, timeout=60, text=True)
+    ended = subprocess.run([sys.executable, "-I", "-c", textwrap.dedent(program)], capture_output=True, timeout=60, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "(5, 60, 90)\n", "")
 
 

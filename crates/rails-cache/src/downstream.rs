@@ -35,6 +35,8 @@ pub(crate) struct Outlet {
     /// Blocks to push, in this order.
     queue: VecDeque<BlockIndex>,
     held: Digest,
+    /// Blocks of these that were pushed, and that the node has not asked for since.
+    pushed: Digest,
 }
 
 /// The blocks that a node is known to hold: a bit for each, and nothing for 64 blocks in a row
@@ -92,8 +94,8 @@ impl Downstreams {
 
 impl Outlet {
     fn new(seed: u64) -> Self {
-        let words = HashMap::with_hasher(FixedState::with_seed(seed));
-        Self { credit: 0, presenting: 0, queue: VecDeque::new(), held: Digest { words } }
+        let digest = || Digest { words: HashMap::with_hasher(FixedState::with_seed(seed)) };
+        Self { credit: 0, presenting: 0, queue: VecDeque::new(), held: digest(), pushed: digest() }
     }
 
     pub(crate) fn credit(&self) -> u32 {
@@ -132,25 +134,28 @@ impl Outlet {
 
     /// Notes whether the node holds a block.
     pub(crate) fn note(&mut self, index: BlockIndex, is_held: bool) {
-        let (word, bit) = (index.0 / 64, 1 << (index.0 % 64));
         if is_held {
-            if self.held.words.len() < MAX_WORDS || self.held.words.contains_key(&word) {
-                *self.held.words.entry(word).or_default() |= bit;
-            }
-        } else if let Some(bits) = self.held.words.get_mut(&word) {
-            *bits &= !bit;
-            if *bits == 0 {
-                self.held.words.remove(&word);
-            }
+            self.held.insert(index);
+        } else {
+            self.held.remove(index);
+            self.pushed.remove(index);
         }
     }
 
     pub(crate) fn forget_held(&mut self) {
         self.held.words.clear();
+        self.pushed.words.clear();
     }
 
     pub(crate) fn holds(&self, index: BlockIndex) -> bool {
-        self.held.words.get(&(index.0 / 64)).is_some_and(|bits| bits & 1 << (index.0 % 64) != 0)
+        self.held.contains(index)
+    }
+
+    /// Whether a block was pushed to the node. A push is forgotten by that.
+    pub(crate) fn take_pushed(&mut self, index: BlockIndex) -> bool {
+        let is_pushed = self.pushed.contains(index);
+        self.pushed.remove(index);
+        is_pushed
     }
 
     /// The first blocks of the queue that the node does not hold, which are looked at together, so
@@ -169,8 +174,39 @@ impl Outlet {
         if let Some(at) = self.queue.iter().take(2 * LOOK_AHEAD).position(|queued| *queued == index) {
             self.queue.remove(at);
         }
-        self.note(index, true);
+        self.held.insert(index);
+        self.pushed.insert(index);
     }
+}
+
+impl Digest {
+    /// Adds a block, unless the digest is full.
+    fn insert(&mut self, index: BlockIndex) {
+        let (word, bit) = place(index);
+        if self.words.len() < MAX_WORDS || self.words.contains_key(&word) {
+            *self.words.entry(word).or_default() |= bit;
+        }
+    }
+
+    fn remove(&mut self, index: BlockIndex) {
+        let (word, bit) = place(index);
+        if let Some(bits) = self.words.get_mut(&word) {
+            *bits &= !bit;
+            if *bits == 0 {
+                self.words.remove(&word);
+            }
+        }
+    }
+
+    fn contains(&self, index: BlockIndex) -> bool {
+        let (word, bit) = place(index);
+        self.words.get(&word).is_some_and(|bits| bits & bit != 0)
+    }
+}
+
+/// The word of a block, and its bit.
+fn place(index: BlockIndex) -> (u64, u64) {
+    (index.0 / 64, 1 << (index.0 % 64))
 }
 
 /// The blocks that an outlet keeps to push: 1 GiB of blocks of 256 KiB.

@@ -53,7 +53,8 @@
 //! - [`node`]: what happens, and what has to be done about it.
 //!
 //! Beside them, [`pattern`] knows none of these: it says which regions will be read next, and how
-//! far ahead to bring them. [`reader`] stands above both, and has the node prefetch them.
+//! far ahead to bring them. [`reader`] and [`presender`] stand above both: one has the node
+//! prefetch them, the other has it send them to another node.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 // clippy.toml lists them. Tests read the clock once, at their start.
@@ -82,6 +83,7 @@ mod mutation;
 pub mod node;
 pub mod order;
 pub mod pattern;
+pub mod presender;
 pub mod reader;
 mod request;
 mod slots;
@@ -98,6 +100,7 @@ pub use level::MemoryLevel;
 pub use losses::Lost;
 pub use node::{Node, NodeConfig};
 pub use order::Policy;
+pub use presender::Presender;
 pub use reader::Reader;
 pub use request::Blocks;
 pub use stats::{BudgetStats, MemoryUse};

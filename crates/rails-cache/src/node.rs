@@ -16,7 +16,7 @@ use crate::{
     stats::{BudgetStats, MemoryUse},
     store::Store,
 };
-use rails_array::{BlockRange, Layout, Region, Selection};
+use rails_array::{BlockIndex, BlockRange, Layout, Region, Selection};
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 /// The settings of a node.
@@ -397,6 +397,38 @@ impl Node {
     /// A node downstream is gone. The driver cancels its requests.
     pub fn lose_downstream(&mut self, downstream: DownstreamId) {
         self.ahead.lose_downstream(downstream);
+    }
+
+    /// A reader at a node downstream reads these blocks, so that it holds them, or asks for them
+    /// now. Returns how many it was not known to hold.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::UnknownBudget`] or [`ReadError::NoSuchBlock`].
+    pub fn downstream_reads(
+        &mut self,
+        downstream: DownstreamId,
+        budget: BudgetId,
+        blocks: impl Into<Blocks>,
+    ) -> Result<u64, ReadError> {
+        let blocks = self.store.checked(budget, blocks.into())?;
+        let outlet = self.ahead.outlet(downstream, budget);
+        let mut missing = 0;
+        for index in blocks {
+            missing += u64::from(!outlet.holds(index));
+            outlet.note(index, true);
+        }
+        Ok(missing)
+    }
+
+    /// A node downstream asks for a block. Returns whether a block that was [sent](Action::Present)
+    /// to it before is the answer, because it cannot have come when the node asked: its driver then
+    /// has nothing to send. A push answers once, so that a node that asks again is served.
+    ///
+    /// Blocks that came and were given up since have to be told before they are asked for:
+    /// [`follow_losses`](Self::follow_losses).
+    pub fn is_answered_by_push(&mut self, downstream: DownstreamId, budget: BudgetId, index: BlockIndex) -> bool {
+        self.ahead.known_outlet(downstream, budget).is_some_and(|outlet| outlet.take_pushed(index))
     }
 
     /// Which blocks a node downstream holds is not known any more: it has lost

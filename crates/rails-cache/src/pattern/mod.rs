@@ -32,12 +32,14 @@
 //! - `nest`: one pattern of up to four nested loops; `stream`: a nest and how well it predicts;
 //! - `strays`: the reads that no stream foretold, and the streams that they turn out to be;
 //! - `neighbourhood`, `apriori`: patterns that are no loops;
-//! - `detector`: all of them together; `job`: a detector for each rank, and who reads after whom;
+//! - `guess`: what one distance says; `detector`: all of them together; `job`: a detector for each
+//!   rank, and who reads after whom;
 //! - `depth`, `waste`: how far ahead, and when to stop.
 
 mod apriori;
 mod depth;
 mod detector;
+mod guess;
 mod job;
 mod neighbourhood;
 mod nest;
@@ -50,6 +52,7 @@ mod window;
 pub use apriori::{MAX_TOLD, TellError};
 pub use depth::{Depth, Path};
 pub use detector::{Detector, MAX_PREDICTIONS};
+pub(crate) use guess::Guess;
 pub use job::{JobDetector, JobPrediction, JobPredictions, MAX_RANKS};
 pub use prediction::{Confidence, Pattern, Prediction, Predictions};
 pub use waste::Waste;

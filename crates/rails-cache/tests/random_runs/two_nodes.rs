@@ -16,7 +16,8 @@ use std::{
 
 #[derive(Debug, Clone)]
 enum ToServer {
-    Get(BlockId),
+    /// A block that is wanted beside a budget's credit.
+    Get(BudgetId, BlockId),
     /// Credit of a budget of the client, and its recall.
     Credit(BudgetId, u32),
     Recall(BudgetId),
@@ -232,7 +233,10 @@ impl Site {
     fn server_receives(&mut self) {
         match self.to_server.pop_front() {
             None => {}
-            Some(ToServer::Get(block)) => {
+            Some(ToServer::Get(budget, block))
+                if self.client_budgets.get(&self.server_budget) == Some(&budget)
+                    && self.server.is_answered_by_push(CLIENT, self.server_budget, block.index) => {}
+            Some(ToServer::Get(_, block)) => {
                 let request = self.server.read(self.server_budget, vec![block.index]).unwrap();
                 self.serving.insert(request, block);
             }
@@ -273,11 +277,12 @@ impl Site {
     }
 
     fn act(&mut self) {
+        let mut wanted = Vec::new();
         while let Some(action) = self.client.poll(self.now) {
             match action {
                 Action::Fetch { block, .. } => {
                     self.filled.remove(&block);
-                    self.to_server.push_back(ToServer::Get(block));
+                    wanted.push(ToServer::Get(self.budget, block));
                 }
                 Action::Copy { request, block } => self.copying.push((request, block)),
                 Action::Recall { budget, .. } => self.to_server.push_back(ToServer::Recall(budget)),
@@ -290,6 +295,7 @@ impl Site {
             Lost::Blocks(blocks) if blocks.is_empty() => {}
             lost => self.to_server.push_back(ToServer::Lost(lost)),
         }
+        self.to_server.extend(wanted);
         while let Some(action) = self.server.poll(self.now) {
             match action {
                 Action::Fetch { block, .. } => self.storage.push(block),

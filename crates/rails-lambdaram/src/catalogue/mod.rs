@@ -10,7 +10,7 @@
 //! - `folders`, `content`: open folders, and the manifest of one path;
 //! - `block_shape`, `describe`: the shapes of blocks, small arrays, and the digest;
 //! - `chunk_files`, `published`: a dataset whose changes are noticed;
-//! - `all`: the datasets by name.
+//! - `all`, `propose`: the datasets by name, and a dataset file for a folder.
 
 mod all;
 mod block_shape;
@@ -22,6 +22,7 @@ mod find;
 mod folders;
 mod format;
 mod limits;
+mod propose;
 mod published;
 
 pub use all::{Catalogue, Refused};
@@ -29,4 +30,5 @@ pub use content::DatasetView;
 pub use error::CatalogueError;
 pub use format::SourceFormat;
 pub use limits::OpenLimits;
+pub use propose::{Proposal, propose};
 pub use published::PublishedDataset;

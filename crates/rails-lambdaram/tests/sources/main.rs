@@ -3,5 +3,6 @@
 mod catalogue;
 mod changes;
 mod order;
+mod proposals;
 mod reads;
 mod written;

@@ -34,6 +34,11 @@ pub(crate) fn whole() -> Region {
 
 /// A file of NetCDF-3 with the arrays `time`, in records, and `wind`.
 pub(crate) fn netcdf(seed: u32) -> Vec<u8> {
+    netcdf_from(seed, 0.0)
+}
+
+/// The file with another first time.
+pub(crate) fn netcdf_from(seed: u32, start: f64) -> Vec<u8> {
     let name = |name: &str| {
         let mut bytes = be(name.len());
         bytes.extend(name.as_bytes());
@@ -56,7 +61,7 @@ pub(crate) fn netcdf(seed: u32) -> Vec<u8> {
     let begin = header([0, 0]).len();
     let mut bytes = header([begin, begin + 8]);
     for (time, plane) in wind(seed).chunks(rows * columns).enumerate() {
-        bytes.extend((time as f64 * 6.0).to_be_bytes());
+        bytes.extend((start + time as f64 * 6.0).to_be_bytes());
         bytes.extend(plane.iter().flat_map(|element| element.to_be_bytes()));
     }
     bytes

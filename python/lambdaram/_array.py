@@ -21,6 +21,7 @@ from ._indexing import Selection, select
 
 if TYPE_CHECKING:
     from ._dataset import Dataset
+    from ._opening import Opening
 
 
 @dataclass(frozen=True)
@@ -192,17 +193,22 @@ class Array:
                 counters.update({key: count for key, count in budget.items() if key not in names})
         return dict(counters)
 
+    @property
+    def place(self) -> tuple[Opening, str, int, str]:
+        """How the site is opened, the dataset with its generation, and the array: all that finds it again."""
+        dataset = self._dataset
+        return dataset.site._opening, dataset.name, dataset.generation, self.name
+
     def reopened(self) -> Array:
-        """The same array in the child of a fork, or after all links were lost."""
+        """The same array by links of this process, in the child of a fork."""
         from ._shared import array
 
-        return array(*self.__reduce__()[1])
+        return array(*self.place)
 
     def __reduce__(self) -> tuple[Any, ...]:
         from ._shared import array
 
-        dataset = self._dataset
-        return array, (dataset.site._opening, dataset.name, dataset.generation, self.name)
+        return array, self.place
 
     def __repr__(self) -> str:
         sides = ", ".join(f"{name}: {extent}" for name, extent in zip(self.dims, self._shape))

@@ -30,7 +30,7 @@ class LambdaramBackendEntrypoint(BackendEntrypoint):
 
     description = "Open datasets of LambdaRAM (lram://HOST/DATASET)"
 
-    def open_dataset(  # type: ignore[override]
+    def open_dataset(
         self,
         filename_or_obj: Any,
         *,
@@ -74,7 +74,7 @@ class LambdaramBackendEntrypoint(BackendEntrypoint):
                 patience=patience,
             )
             opened = _shared.site(opening).dataset(dataset)
-        return StoreBackendEntrypoint().open_dataset(
+        decoded = StoreBackendEntrypoint().open_dataset(
             _Store(opened),
             mask_and_scale=mask_and_scale,
             decode_times=decode_times,
@@ -84,6 +84,9 @@ class LambdaramBackendEntrypoint(BackendEntrypoint):
             use_cftime=use_cftime,
             decode_timedelta=decode_timedelta,
         )
+        # A site ends with its last array, and a store would be pickled for its `close`.
+        decoded.set_close(None)
+        return decoded
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         if isinstance(filename_or_obj, Dataset):
@@ -111,23 +114,40 @@ class _Store(AbstractDataStore):
 
 
 class LambdaramBackendArray(BackendArray):
-    """An array of LambdaRAM, as xarray indexes it."""
+    """An array of LambdaRAM, as xarray indexes it.
+
+    A pickled one is opened again when it is first read: the process that hands tasks out to workers
+    may be one that reaches no node.
+    """
 
     def __init__(self, array: Array) -> None:
-        self.array = array
+        self._array: Array | None = array
+        self._place = array.place
         self.shape = array.shape
         self.dtype = array.dtype
 
+    @property
+    def array(self) -> Array:
+        """The array."""
+        array = self._array
+        if array is None:
+            array = self._array = _shared.array(*self._place)
+        return array
+
     def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray[Any, Any]:
-        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.BASIC, self._read)
+        support = indexing.IndexingSupport.BASIC
+        return np.asarray(indexing.explicit_indexing_adapter(key, self.shape, support, self._read))
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray[Any, Any]:
         try:
             return np.asarray(self.array[key])
         except Forked:
             # A worker that was forked with the dataset opens it for itself.
-            self.array = self.array.reopened()
+            self._array = None
             return np.asarray(self.array[key])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_array": None}
 
 
 def _variable(array: Array) -> xarray.Variable:

@@ -42,7 +42,9 @@ class LambdaramStore(Store):
         self._documents = _documents(dataset)
 
     @classmethod
-    def open_address(cls, address: str | os.PathLike[str], dataset: str | None = None, **options: Any) -> LambdaramStore:
+    def open_address(
+        cls, address: str | os.PathLike[str], dataset: str | None = None, **options: Any
+    ) -> LambdaramStore:
         """Opens the dataset of an address, as :func:`lambdaram.zarr_store` does."""
         return cls(_shared.site(Opening(os.fspath(address), **options)).dataset(dataset))
 

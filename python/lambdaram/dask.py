@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
-import dask
 import numpy as np
 from dask._task_spec import (
     Alias,
@@ -28,6 +27,7 @@ from dask._task_spec import (
     convert_legacy_graph,
 )
 from dask.array.core import getter, getter_inline, getter_nofancy
+from dask.base import is_dask_collection, optimize
 from dask.callbacks import Callback
 from dask.order import order
 
@@ -41,10 +41,9 @@ def hint(*collections: Any) -> int:
 
     :returns: the number of regions that were announced
     """
-    (collections,) = (dask.optimize(*collections),)
     graph: dict[Any, Any] = {}
-    for collection in dask.optimize(*collections):
-        if dask.is_dask_collection(collection):
+    for collection in optimize(*collections):
+        if is_dask_collection(collection):
             graph.update(collection.__dask_graph__())
     return _announce(graph)
 
@@ -98,7 +97,7 @@ def _getters(node: Any, known: Mapping[Any, Any]) -> Iterator[tuple[Task, Mappin
             # A fused task: its inner tasks know each other, and what it is given, by their keys.
             inner, _, names, *given = node.args
             bound = {name: _value(argument, known) for name, argument in zip(names, given)}
-            known = ChainMap(inner, bound, known)
+            known = ChainMap(inner, bound, cast("dict[Any, Any]", known))
             children = inner.values()
         else:
             children = (*node.args, *node.kwargs.values())

@@ -21,9 +21,9 @@ def random_key(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple:
             return int(rng.integers(-extent, extent))
         if kind == 1:
             return slice(None)
-        bound = lambda: None if rng.random() < 0.2 else int(rng.integers(-extent - 3, extent + 4))
+        start, stop = (None if rng.random() < 0.2 else int(rng.integers(-extent - 3, extent + 4)) for _ in range(2))
         step = None if rng.random() < 0.3 else int(rng.choice([-7, -3, -2, -1, 1, 2, 3, 11, 1000]))
-        return slice(bound(), bound(), step)
+        return slice(start, stop, step)
 
     key = [entry(extent) for extent in shape[: rng.integers(len(shape) + 1)]]
     if rng.random() < 0.4:

@@ -80,7 +80,9 @@ def test_a_secret_of_both_ends(climate_file, tmp_path):
             pickle.dumps(opened)
         by_file = lambdaram.open(server.address(), secret_file=file, memory="16MiB")
         assert pickle.loads(pickle.dumps(by_file)).dataset().name == "climate"
-        stranger = lambdaram.open(server.address(), secret=b"another secret of some length", memory="16MiB", patience=1.0)
+        stranger = lambdaram.open(
+            server.address(), secret=b"another secret of some length", memory="16MiB", patience=1.0
+        )
         with pytest.raises(lambdaram.Unreachable):
             stranger.dataset()
         assert "sixteen" not in repr(opened) + repr(opened._opening)
@@ -212,7 +214,9 @@ def test_an_interpreter_ends_during_a_read(server):
         time.sleep(0.3)
         print(served[0].shape)
     """
-    ended = subprocess.run([sys.executable, "-I", "-c", textwrap.dedent(program)], capture_output=True, timeout=60, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-I", "-c", textwrap.dedent(program)], capture_output=True, timeout=60, text=True
+    )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "(5, 60, 90)\n", "")
 
 

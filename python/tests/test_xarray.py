@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import pickle
 
@@ -80,6 +81,18 @@ def test_the_engine_knows_its_addresses():
 def test_pickles(far, near):
     again = pickle.loads(pickle.dumps(far))
     xarray.testing.assert_identical(again.load(), near)
+
+
+def test_a_pickle_is_opened_when_it_is_read(climate_file):
+    with lambdaram.serve(climate_file) as server:
+        far = xarray.open_dataset(server.address(), engine="lambdaram", memory="16MiB", patience=0.2)
+        pickled = pickle.dumps(far)
+        del far
+    gc.collect()
+    again = pickle.loads(pickled)
+    assert again["wind"].shape == (24, 5, 60, 90)
+    with pytest.raises(lambdaram.Unreachable):
+        again["wind"].load()
 
 
 def test_workers_that_were_forked(far, near):

@@ -24,6 +24,9 @@ pub(crate) fn python(arguments: &[String]) -> Result<Exit> {
     };
     let wheel = environment.build()?;
     run(environment.command("pip").args(["install", "--quiet", "--no-deps", "--force-reinstall"]).arg(wheel))?;
+    for check in CHECKS {
+        run(environment.command(check[0]).args(&check[1..]).current_dir(root().join("python")))?;
+    }
     // As a program, for as a module of Python it would find the package that is not built.
     let mut pytest = environment.command("pytest");
     pytest.current_dir(root().join("python")).args(["-p", "no:cacheprovider"]);
@@ -90,5 +93,12 @@ fn run(command: &mut Command) -> Result<()> {
     }
     Ok(())
 }
+
+/// Lints, format and types.
+const CHECKS: [&[&str]; 3] = [
+    &["ruff", "check", "--quiet", "lambdaram", "tests", "../examples/python"],
+    &["ruff", "format", "--quiet", "--check", "lambdaram", "tests", "../examples/python"],
+    &["mypy"],
+];
 
 const REQUIREMENTS: &str = "python/tests/requirements.txt";

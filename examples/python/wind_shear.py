@@ -63,9 +63,9 @@ def show(address: str, levels: tuple[int, int], basin: tuple[float, float, float
 
 
 def make_planet(file: Path) -> None:
-    """A planet with a jet that wanders: 48 hours, six levels, one degree by one and a half."""
+    """A planet with a jet that wanders: 48 hours, six levels, two degrees by three."""
     hour, level = np.arange(48), np.arange(6)
-    lat, lon = np.arange(-90, 90.5, 1.0), np.arange(0, 240, 1.5)
+    lat, lon = np.arange(-90, 90.5, 2.0), np.arange(0, 240, 3.0)
     axes = np.meshgrid(hour, level, np.radians(lat), np.radians(lon), indexing="ij", sparse=True)
     phase = axes[3] * 3 - axes[0] / 8
     jet = np.exp(-(((np.degrees(axes[2]) - 25 - 8 * np.sin(phase)) / 12) ** 2))

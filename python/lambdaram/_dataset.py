@@ -60,11 +60,20 @@ class Dataset(Mapping[str, Array]):
                 dims.setdefault(name, extent)
         return dims
 
+    def array(self, name: str) -> Array:
+        """A reader of an array that nobody shares, so that its reads have a pattern of their own.
+
+        The item of that name is one reader for all who ask for it.
+
+        :raises NotFound: if there is no array of that name
+        """
+        return Array(self, self._dataset.array(name))
+
     def __getitem__(self, name: str) -> Array:
         array = self._arrays.get(name)
         if array is None:
             # A name that is none raises NotFound. Two threads may make a reader each, and one stays.
-            array = self._arrays[name] = Array(self, self._dataset.array(name))
+            array = self._arrays[name] = self.array(name)
         return array
 
     def __contains__(self, name: object) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -112,23 +111,11 @@ def test_threads_read_at_the_same_time(dataset, elements):
             assert np.array_equal(actual, elements["wind"][key])
 
 
-def test_other_threads_run_during_a_read(server):
-    wind = lambdaram.open(server.address(), memory="16MiB").dataset()["wind"]
-    ticks, is_done = 0, threading.Event()
-
-    def tick():
-        nonlocal ticks
-        while not is_done.wait(0.0005):
-            ticks += 1
-
-    thread = threading.Thread(target=tick)
-    thread.start()
-    try:
-        while ticks < 3:
-            wind[...]
-    finally:
-        is_done.set()
-        thread.join()
+def test_readers_of_their_own(dataset, elements):
+    assert dataset["wind"] is dataset["wind"]
+    alone = dataset.array("wind")
+    assert alone is not dataset["wind"]
+    assert np.array_equal(alone[7, ::2], elements["wind"][7, ::2])
 
 
 def test_expected_reads_are_fetched_ahead(site, elements):

@@ -150,6 +150,13 @@ class Relay:
         self.listener.close()
 
 
+def test_reads_wait_without_the_lock(server, elements):
+    # The threads of the relay are Python's, and run while this one waits.
+    with Relay(int(server.addresses[0].rpartition(":")[2])) as relay:
+        wind = lambdaram.open(relay.address, memory="16MiB").dataset()["wind"]
+        assert np.array_equal(wind[5:9], elements["wind"][5:9])
+
+
 def test_an_interrupted_read(server):
     with Relay(int(server.addresses[0].rpartition(":")[2])) as relay:
         wind = lambdaram.open(relay.address, memory="16MiB", patience=60.0).dataset()["wind"]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a read would do."""
+    """The effect that a read would have."""
 
     #: The extents of the blocks.
     block_shape: tuple[int, ...]
@@ -45,8 +45,8 @@ class Explanation:
 class Array:
     """An array of a dataset, which is read by numpy's basic indexing.
 
-    Reads by several threads go on at the same time. The site watches them, and fetches what it
-    expects next.
+    Reads by several threads go on at the same time. The site watches them, and fetches the
+    blocks that it expects next.
     """
 
     def __init__(self, dataset: Dataset, array: _lambdaram.Array) -> None:
@@ -144,7 +144,7 @@ class Array:
         return (self[index] for index in range(len(self)))
 
     def expect(self, keys: Iterable[Any]) -> int:
-        """Announces what will be read, in its order, so that it is fetched in that order.
+        """Announces the reads that will come, so that their blocks are fetched in this order.
 
         The keys take the place of those that were announced before. Keys without elements are left
         out.
@@ -217,7 +217,7 @@ class Array:
 
 @contextmanager
 def recorded() -> Iterator[list[tuple[Array, Selection]]]:
-    """Lists what this thread would read, instead of reading it: its elements are zeros."""
+    """Lists the selections that this thread reads, instead of reading them: their elements are zeros."""
     if getattr(_recording, "regions", None) is not None:
         raise Error("reads of this thread are being listed already")
     _recording.regions = []

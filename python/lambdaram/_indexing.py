@@ -16,7 +16,7 @@ class Selection(NamedTuple):
     starts: tuple[int, ...]
     counts: tuple[int, ...]
     steps: tuple[int, ...]
-    #: What is left to do to the selected elements: axes turned round, and dropped.
+    #: The slices and indices that turn axes of the selected elements round, and drop others.
     rest: tuple[slice | int, ...]
 
     def region(self) -> tuple[tuple[int, ...], tuple[int, ...]]:

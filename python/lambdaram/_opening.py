@@ -12,7 +12,7 @@ from . import _lambdaram
 class Opening:
     """An address of a site, and the options with which it is opened.
 
-    :func:`lambdaram.open` says what they mean.
+    :func:`lambdaram.open` explains them.
     """
 
     address: str

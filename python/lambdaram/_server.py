@@ -24,7 +24,7 @@ def serve(
     :param paths: dataset files, files of NetCDF-3, Zarr folders, folders of these
     :param listen: such as ``10.0.0.1:5726`` and ``celeritas://10.0.0.1:5726``; port 0 is any
     :param memory: the memory for blocks
-    :param secret: what both ends share, at least 16 bytes
+    :param secret: the secret of both ends, at least 16 bytes
     :param secret_file: the file with the secret; a newline at its end does not count
     :param insecure: whoever reaches an address of this machine may read
     """

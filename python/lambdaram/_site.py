@@ -43,7 +43,7 @@ def open(
         NetCDF-3, a Zarr folder, a folder of these
     :param memory: the memory for blocks, in bytes or such as ``"1GiB"``, which is taken at once
     :param application: blocks of each application have a budget of their own on nodes that serve
-    :param secret: what both ends share to protect their links, at least 16 bytes
+    :param secret: the secret of both ends that protects their links, at least 16 bytes
     :param secret_file: the file with the secret; a newline at its end does not count
     :param insecure: links to other machines need no secret
     :param prefetch: blocks are fetched before they are asked for
@@ -76,7 +76,7 @@ def open(
 
 
 class Site:
-    """The datasets at one address, and the memory in which this process keeps what it reads.
+    """The datasets at one address, and the memory in which this process keeps the blocks that it reads.
 
     The memory is given back with the last of the site's datasets and arrays. A pickled site is
     opened again by its address, once for a process.
@@ -111,7 +111,7 @@ class Site:
         return self.dataset(name)
 
     def status(self) -> dict[str, Any]:
-        """The figures of this process's memory, in slots, and the counters of what was read."""
+        """The figures of this process's memory, in slots, and the counters of its reads."""
         return self._site.status()
 
     def links(self) -> dict[str, str]:

@@ -3,10 +3,10 @@
     with lambdaram.dask.schedule():
         result = dataset.mean("time").compute()
 
-A graph says what will be read before it is run, and dask's own order of its tasks says when. The
+A graph names its reads before it is run, and dask's own order of its tasks says when they come. The
 arrays are told of it, and fetch ahead in that order instead of guessing. It is for the schedulers
 of this process: threads, and one task at a time. Workers of a cluster read by themselves, and
-find patterns in what they read.
+find patterns in their reads.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["hint", "schedule"]
 
 
 def hint(*collections: Any) -> int:
-    """Announces what the collections will read, such as arrays of dask or datasets of xarray.
+    """Announces the reads of collections, such as arrays of dask or datasets of xarray.
 
     :returns: the number of regions that were announced
     """
@@ -49,14 +49,14 @@ def hint(*collections: Any) -> int:
 
 
 class schedule(Callback):
-    """Announces what each graph will read that is computed within this context."""
+    """Announces the reads of each graph that is computed within this context."""
 
     def __init__(self) -> None:
         super().__init__(start=lambda graph: _announce(graph))
 
 
 def _announce(graph: Mapping[Any, Any]) -> int:
-    """Tells the arrays of a graph what it will read, and says how many regions that are."""
+    """Tells the arrays of a graph the regions that it will read, and says how many these are."""
     arrays = _regions(graph)
     for array, regions in arrays.items():
         array._array.tell(regions[:MAX_TOLD])
@@ -64,7 +64,7 @@ def _announce(graph: Mapping[Any, Any]) -> int:
 
 
 def _regions(graph: Mapping[Any, Any]) -> dict[Array, list[Any]]:
-    """What a graph reads of each of our arrays, in the order of its tasks."""
+    """The regions of each of our arrays that a graph reads, in the order of its tasks."""
     graph = convert_legacy_graph(dict(graph))
     priorities = order(graph)
     regions: dict[Array, list[Any]] = {}
@@ -76,7 +76,7 @@ def _regions(graph: Mapping[Any, Any]) -> dict[Array, list[Any]]:
 
 
 def _reads(node: Any, graph: Mapping[Any, Any]) -> Iterator[Any]:
-    """What a task reads of our arrays, found by doing it with arrays that only take notes."""
+    """The reads of a task, found by doing it with arrays that only take notes."""
     for task, values in _getters(node, graph):
         source, *arguments = [_value(argument, values) for argument in task.args]
         if not _is_ours(source):
@@ -94,7 +94,7 @@ def _getters(node: Any, known: Mapping[Any, Any]) -> Iterator[tuple[Task, Mappin
         if node.func in GETTERS:
             yield node, known
         elif node.func is _execute_subgraph:
-            # A fused task: its inner tasks know each other, and what it is given, by their keys.
+            # A fused task: its inner tasks know each other and its arguments by their keys.
             inner, _, names, *given = node.args
             bound = {name: _value(argument, known) for name, argument in zip(names, given)}
             known = ChainMap(inner, bound, cast("dict[Any, Any]", known))

@@ -1,7 +1,7 @@
 //! The compiled part of the Python package `lambdaram`: sites, datasets, arrays and servers.
 //!
 //! It knows bytes, numbers and texts. The package beside it makes arrays with types, slices and
-//! labels of these, and is what programs import.
+//! labels of these, and programs import that one.
 //!
 //! # Map
 //! Each file depends only on those above it.

@@ -89,6 +89,32 @@ fn decisions(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Hits of one budget beside others, each of which holds some blocks.
+fn hits_beside_budgets(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("budgets");
+    group.throughput(Throughput::Elements(READS));
+    for budgets in [1, 16, 1024] {
+        let mut site = Site::filled(Policy::Lru);
+        let first = site.budget;
+        for number in 1..budgets {
+            let limits = Limits::default();
+            site.budget = site.node.declare_budget(DatasetId(0), limits, Policy::Lru).expect("a budget fits");
+            (0..16).for_each(|block| site.read(BLOCKS - 1 - 16 * number - block));
+        }
+        site.budget = first;
+        let mut at = HELD / 2;
+        group.bench_function(format!("hit beside {budgets} budgets"), |bencher| {
+            bencher.iter(|| {
+                for _ in 0..READS {
+                    at = HELD / 2 + (at + 7_919) % (HELD / 4);
+                    site.read(at);
+                }
+            });
+        });
+    }
+    group.finish();
+}
+
 /// Reads by selections, all of whose blocks are there, with the search for the next ones.
 fn hits_of_a_reader(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("reader");
@@ -118,7 +144,7 @@ fn hits_of_a_reader(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, decisions, hits_of_a_reader);
+criterion_group!(benches, decisions, hits_beside_budgets, hits_of_a_reader);
 criterion_main!(benches);
 
 const ARRAY: [u64; 4] = [64, 64, 1024, 16_384];

@@ -331,7 +331,7 @@ impl Access {
     fn grant(&mut self, store: &mut Store, entry: u32, block: BlockId, id: RequestId, actions: &mut VecDeque<Action>) {
         store.memory.pin(entry);
         let request = self.requests.get_mut(id).expect("a request that is granted a block exists");
-        store.memory.budget_mut(request.budget).future.used(block.index);
+        store.memory.end_expectation(request.budget, block);
         if self.mutations.has(Mutation::CopyWhenAll) {
             request.held.push(block);
             if request.is_exhausted() && request.held.len() == request.open_blocks as usize {

@@ -268,8 +268,7 @@ impl Ahead {
 
 /// Fetches the next block of any budget that is to be fetched ahead of time.
 fn fetch_any(store: &mut Store, reserve: u32, actions: &mut VecDeque<Action>) -> bool {
-    let waiting = store.memory.budgets().filter(|budget| !budget.ahead.is_empty()).map(|budget| budget.id);
-    let waiting: Vec<BudgetId> = waiting.collect();
+    let waiting: Vec<BudgetId> = store.memory.waiting().map(|budget| budget.id).collect();
     waiting.into_iter().any(|budget| fetch(store, budget, reserve, actions))
 }
 
@@ -281,7 +280,7 @@ fn fetch(store: &mut Store, budget: BudgetId, reserve: u32, actions: &mut VecDeq
         if !is_there && !take(store, budget, block, store.slots_of(&block), reserve, actions) {
             return false;
         }
-        store.memory.budget_mut(budget).ahead.pop_front();
+        store.memory.pop_ahead(budget);
         if !is_there {
             return true;
         }

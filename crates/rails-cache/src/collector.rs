@@ -123,18 +123,20 @@ fn for_pressure(memory: &Memory, idle_limit: u32) -> Option<u32> {
     {
         return Some(victim);
     }
-    memory.budgets().find_map(|budget| {
-        // A budget keeps its `min`, and a block.
-        let leaves_some = |victim: &u32| {
-            let slots = memory.entry(*victim).chain.count();
-            budget.can_give(slots) && budget.used.total() > slots
-        };
-        let any = (budget.level >= MemoryLevel::ANY_GOES).then(|| budget.order.victim()).flatten();
-        let any = any.filter(leaves_some);
-        let passed = || giving(memory, budget, MemoryLevel::PASSED_GOES, budget.order.passed_victim());
-        let idle = || giving(memory, budget, MemoryLevel::IDLE_GOES, budget.order.idle_victim(idle_limit));
-        any.or_else(passed).or_else(idle)
-    })
+    // A budget keeps its `min`, and a block.
+    let leaves_some = |budget: &Budget, victim: u32| {
+        let slots = memory.entry(victim).chain.count();
+        budget.can_give(slots) && budget.used.total() > slots
+    };
+    let any = |budget: &Budget| {
+        let victim = (budget.level >= MemoryLevel::ANY_GOES).then(|| budget.order.victim()).flatten();
+        victim.filter(|victim| leaves_some(budget, *victim))
+    };
+    let passed = |budget| giving(memory, budget, MemoryLevel::PASSED_GOES, budget.order.passed_victim());
+    let idle = |budget| giving(memory, budget, MemoryLevel::IDLE_GOES, budget.order.idle_victim(idle_limit));
+    let is_idle = |budget: &&Budget| budget.order.oldest_access().is_some_and(|access| access < idle_limit);
+    let victim = memory.pressed().find_map(any).or_else(|| memory.passed().find_map(passed));
+    victim.or_else(|| memory.idle().take_while(is_idle).find_map(idle))
 }
 
 /// The last access to a partition that goes if it stays idle.
@@ -143,7 +145,10 @@ pub(crate) fn oldest_access(memory: &Memory) -> Option<u32> {
         giving(memory, budget, MemoryLevel::IDLE_GOES, budget.order.idle_victim(u32::MAX))?;
         budget.order.oldest_access()
     };
-    memory.budgets().filter_map(of_budget).min()
+    if memory.level() >= MemoryLevel::IDLE_GOES {
+        return memory.idle().find_map(of_budget);
+    }
+    memory.pressed().filter_map(of_budget).min()
 }
 
 /// The victim, if the budget's level is as high, or that of the node, and the budget has more than

@@ -104,8 +104,8 @@ pub struct BudgetState {
     pub order: Vec<Vec<BlockId>>,
     /// Blocks to fetch ahead of time.
     pub ahead: Vec<u64>,
-    /// Expected uses: blocks, and the ranks of their positions.
-    pub future: Vec<(u64, Vec<usize>)>,
+    /// Expected uses: blocks, and their places in the line of uses; and its length.
+    pub future: (Vec<(u64, Vec<u64>)>, usize),
 }
 
 /// Everything that decides about a node's future, without the numbers that do not.
@@ -179,7 +179,7 @@ pub fn state(node: &Node) -> NodeState {
             used: [budget.used.in_transit, budget.used.cached, budget.used.credited],
             ahead: budget.ahead.iter().map(|index| index.0).collect(),
             order: named.collect(),
-            future: budget.future.ranked(),
+            future: budget.future.places(),
         }
     });
     NodeState {
@@ -208,6 +208,11 @@ pub fn budgets(node: &Node) -> Vec<BudgetId> {
 /// The slots that each budget uses.
 pub fn used(node: &Node) -> Vec<u32> {
     node.parts().0.memory.budgets().map(|budget| budget.used.total()).collect()
+}
+
+/// Whether the sets of budgets that decisions look at are as the budgets say.
+pub fn are_budget_sets_right(node: &Node) -> bool {
+    node.parts().0.memory.are_givers_right()
 }
 
 /// Whether a node downstream is known to hold a block.

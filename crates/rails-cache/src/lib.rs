@@ -43,7 +43,8 @@
 //!   driver has to do; [`stats`]: counters; `mutation`: faults for the models to find;
 //! - `slots`, `list`, `table`: the memory, and the blocks that hold it;
 //! - [`level`]: how full it is; `order`: which block goes first; `future`: which is expected to be
-//!   used; [`losses`]: which was given up; [`budget`]: what counts against whom;
+//!   used; [`losses`]: which was given up; [`budget`]: what counts against whom; `givers`: which
+//!   budgets may have a block to give;
 //! - `memory`: all of these, so that every slot is free or held once; `store`: the datasets, and
 //!   the memory that holds their blocks;
 //! - `request`: who waits for which block; `collector`: which block is reclaimed, and when none;
@@ -71,6 +72,7 @@ mod credit;
 pub mod downstream;
 pub mod error;
 mod future;
+mod givers;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod internals;

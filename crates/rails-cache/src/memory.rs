@@ -5,6 +5,7 @@ use crate::{
     block::{BlockId, BudgetId, DatasetId, MAX_BUDGETS},
     budget::{Budget, Limits, Used},
     error::DeclareError,
+    givers::Givers,
     level::MemoryLevel,
     losses::Losses,
     mutation::{Mutation, Mutations},
@@ -13,6 +14,8 @@ use crate::{
     stats::MemoryUse,
     table::{Entry, Place, State, Table},
 };
+use rails_array::BlockIndex;
+
 /// The memory of a node.
 ///
 /// A slot is free, or one block holds it; a block that holds slots is in transit or cached, and
@@ -23,6 +26,7 @@ pub(crate) struct Memory {
     table: Table,
     /// By the seats of their numbers. One that is over keeps its seat until another needs it.
     budgets: Vec<Budget>,
+    givers: Givers,
     /// The budgets that keep a record of the losses of their dataset.
     followers: Vec<(DatasetId, BudgetId)>,
     /// Slots of the pool's free ones that are promised to upstreams.
@@ -49,6 +53,7 @@ impl Memory {
             pool: SlotPool::new(slots),
             table: Table::new(seed),
             budgets: Vec::new(),
+            givers: Givers::default(),
             followers: Vec::new(),
             credited: 0,
             level: MemoryLevel::default(),
@@ -89,6 +94,7 @@ impl Memory {
         let reused = { over }.find_map(|budget| Some((budget.id.next()?, budget)));
         if let Some((id, budget)) = reused {
             *budget = new(id);
+            self.update_givers(id);
             return Ok(id);
         }
         if self.budgets.len() >= MAX_BUDGETS {
@@ -96,6 +102,7 @@ impl Memory {
         }
         let id = BudgetId::first(self.budgets.len());
         self.budgets.push(new(id));
+        self.update_givers(id);
         Ok(id)
     }
 
@@ -104,6 +111,7 @@ impl Memory {
         let seed = self.seed;
         self.budget_mut(budget).end(seed);
         self.followers.retain(|(_, follower)| *follower != budget);
+        self.update_givers(budget);
     }
 
     /// Keeps a record of the blocks of a budget's dataset that are given up from now on.
@@ -141,6 +149,61 @@ impl Memory {
     /// The budgets, those among them that have ended.
     pub(crate) fn budgets(&self) -> impl Iterator<Item = &Budget> {
         self.budgets.iter()
+    }
+
+    /// The budgets at a level at which something goes.
+    pub(crate) fn pressed(&self) -> impl Iterator<Item = &Budget> {
+        self.givers.pressed().map(|seat| &self.budgets[seat])
+    }
+
+    /// The budgets with a block that nobody is expected to use again.
+    pub(crate) fn passed(&self) -> impl Iterator<Item = &Budget> {
+        self.givers.passed().map(|seat| &self.budgets[seat])
+    }
+
+    /// The budgets with partitions, the one that has the longest idle first.
+    pub(crate) fn idle(&self) -> impl Iterator<Item = &Budget> {
+        self.givers.idle().map(|seat| &self.budgets[seat])
+    }
+
+    /// The budgets with blocks to fetch ahead of time.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Budget> {
+        self.givers.waiting().map(|seat| &self.budgets[seat])
+    }
+
+    /// Whether the sets of budgets are as their budgets say.
+    #[cfg(feature = "internals")]
+    pub(crate) fn are_givers_right(&self) -> bool {
+        let mut anew = Givers::default();
+        self.budgets.iter().enumerate().for_each(|(seat, budget)| anew.update(seat, budget));
+        self.givers == anew
+    }
+
+    /// Adds blocks to fetch ahead of time, up to `max`. Returns how many were added.
+    pub(crate) fn fetch_later(
+        &mut self,
+        budget: BudgetId,
+        blocks: impl Iterator<Item = BlockIndex>,
+        max: usize,
+    ) -> usize {
+        let ahead = &mut self.budget_mut(budget).ahead;
+        let before = ahead.len();
+        ahead.extend(blocks.take(max - before));
+        let added = ahead.len() - before;
+        self.update_givers(budget);
+        added
+    }
+
+    /// Takes the first block to fetch ahead of time off its line.
+    pub(crate) fn pop_ahead(&mut self, budget: BudgetId) {
+        self.budget_mut(budget).ahead.pop_front();
+        self.update_givers(budget);
+    }
+
+    /// Forgets the blocks to fetch ahead of time.
+    pub(crate) fn fetch_none(&mut self, budget: BudgetId) {
+        self.budget_mut(budget).ahead.clear();
+        self.update_givers(budget);
     }
 
     #[cfg(feature = "internals")]
@@ -297,29 +360,38 @@ impl Memory {
             budget.retire(seed);
             budget.id
         });
-        retired.collect()
+        let retired: Vec<BudgetId> = retired.collect();
+        retired.iter().for_each(|budget| self.update_givers(*budget));
+        retired
     }
 
     /// Empties a block of a past generation, or of a budget that has ended. Returns `false` if
     /// there is none that nobody pins.
     pub(crate) fn reclaim_stale(&mut self) -> bool {
-        let of_ended = self.budgets.iter().filter(|budget| budget.is_ended).find_map(|budget| budget.order.victim());
-        if let Some(victim) = of_ended {
+        let leaving: Vec<usize> = self.givers.leaving().collect();
+        leaving.into_iter().any(|seat| self.reclaim_leaving(seat))
+    }
+
+    fn reclaim_leaving(&mut self, seat: usize) -> bool {
+        let Self { budgets, table, .. } = self;
+        let budget = &mut budgets[seat];
+        if budget.is_ended
+            && let Some(victim) = budget.order.victim()
+        {
             self.reclaim(victim);
             return true;
         }
-        let Self { budgets, table, .. } = self;
-        let victim = budgets.iter_mut().find_map(|budget| {
-            while let Some(order) = budget.stale.last_mut() {
-                if let Some(victim) = order.victim() {
-                    order.remove(table, victim);
-                    return Some(victim);
-                }
-                budget.stale.pop();
+        while let Some(order) = budget.stale.last_mut() {
+            if let Some(victim) = order.victim() {
+                order.remove(table, victim);
+                self.remove(victim);
+                return true;
             }
-            None
-        });
-        victim.map(|victim| self.remove(victim)).is_some()
+            budget.stale.pop();
+        }
+        let budget = budget.id;
+        self.update_givers(budget);
+        false
     }
 
     /// A cached block of a past generation, which nobody pins and which has no place, is empty
@@ -361,6 +433,7 @@ impl Memory {
         let budget = self.table.get(entry).budget;
         let order = &mut self.budgets[budget.seat()].order;
         order.insert(&mut self.table, entry, touch);
+        self.update_givers(budget);
     }
 
     /// Readers have used a block, and none is expected to use it again.
@@ -368,8 +441,9 @@ impl Memory {
         let found = self.table.get_mut(entry);
         if found.is_used {
             found.is_passed = true;
-            let order = &mut self.budgets[found.budget.seat()].order;
-            order.pass(&mut self.table, entry);
+            let budget = found.budget;
+            self.budgets[budget.seat()].order.pass(&mut self.table, entry);
+            self.update_givers(budget);
         }
     }
 
@@ -377,6 +451,20 @@ impl Memory {
     pub(crate) fn forget_expected(&mut self, budget: BudgetId) {
         let Budget { order, future, .. } = self.budget_mut(budget);
         order.forget_expected(future.forget());
+        self.update_givers(budget);
+    }
+
+    /// A budget's reader uses a block, so that its first expected use is past. Blocks whose use was
+    /// left out are the first to go, unless another one is expected.
+    pub(crate) fn end_expectation(&mut self, budget: BudgetId, block: BlockId) {
+        for index in self.budget_mut(budget).future.used(block.index) {
+            let Some(entry) = self.table.find(&BlockId { index, ..block }) else { continue };
+            let Budget { order, future, .. } = &mut self.budgets[budget.seat()];
+            if self.table.get(entry).budget == budget {
+                order.leave_out(&mut self.table, entry, future.next_use(index));
+                self.update_givers(budget);
+            }
+        }
     }
 
     /// A block's next use has become known to its budget.
@@ -388,6 +476,7 @@ impl Memory {
             && let Some(position) = future.next_use(block.index)
         {
             order.expect(&mut self.table, entry, position);
+            self.update_givers(budget);
         }
     }
 
@@ -418,6 +507,7 @@ impl Memory {
         assert_eq!(state, State::Cached, "only a cached block is pinned or reclaimed");
         if place != Place::Outside {
             self.budgets[budget.seat()].order.remove(&mut self.table, entry);
+            self.update_givers(budget);
         }
     }
 
@@ -448,5 +538,12 @@ impl Memory {
         self.level = self.level.after(total - self.free(), total, block);
         let budget = self.budget_mut(budget);
         budget.level = budget.level.after(budget.used.total(), budget.limits.max, block);
+        let id = budget.id;
+        self.update_givers(id);
+    }
+
+    /// Has the sets of budgets follow a change of one.
+    fn update_givers(&mut self, budget: BudgetId) {
+        self.givers.update(budget.seat(), &self.budgets[budget.seat()]);
     }
 }

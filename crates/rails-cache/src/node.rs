@@ -228,7 +228,8 @@ impl Node {
 
     /// Expects that the budget's application reads these blocks after those that are expected
     /// already, as policies [`Policy::Hinted`] and [`Policy::Schedule`] heed. A read ends the first
-    /// expectation of its block. Returns how many were noted: a budget keeps about a million.
+    /// expectation of its block. One whose read does not come is forgotten once 1,024 of those
+    /// after it have come. Returns how many were noted: a budget keeps about a million.
     ///
     /// # Errors
     ///
@@ -283,16 +284,13 @@ impl Node {
     pub fn prefetch(&mut self, budget: BudgetId, blocks: impl Into<Blocks>) -> Result<usize, ReadError> {
         let blocks = self.store.checked(budget, blocks.into())?;
         self.ahead.wake();
-        let ahead = &mut self.store.memory.budget_mut(budget).ahead;
-        let before = ahead.len();
-        ahead.extend(blocks.take(MAX_AHEAD - before));
-        Ok(ahead.len() - before)
+        Ok(self.store.memory.fetch_later(budget, blocks, MAX_AHEAD))
     }
 
     /// Forgets the blocks that were to be [prefetched](Self::prefetch) and have not been asked for.
     pub fn cancel_prefetch(&mut self, budget: BudgetId) {
         if self.store.memory.has_budget(budget) {
-            self.store.memory.budget_mut(budget).ahead.clear();
+            self.store.memory.fetch_none(budget);
         }
     }
 

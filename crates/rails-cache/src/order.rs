@@ -106,6 +106,18 @@ impl Order {
         }
     }
 
+    /// Moves a block whose expected use did not come to the place of the next one, or, without any,
+    /// to those that nobody is expected to use again.
+    pub(crate) fn leave_out(&mut self, table: &mut Table, entry: u32, next_use: Option<u64>) {
+        if matches!(table.get(entry).place, Place::Expected(_)) {
+            self.remove(table, entry);
+            table.get_mut(entry).place = match next_use {
+                Some(position) => self.insert_expected(entry, position),
+                None => self.insert_passed(table, entry),
+            };
+        }
+    }
+
     /// Moves a block to those that nobody is expected to use again, unless its use is expected.
     pub(crate) fn pass(&mut self, table: &mut Table, entry: u32) {
         if matches!(table.get(entry).place, Place::Group(_)) {

@@ -138,16 +138,24 @@ impl Presender {
         // The level of the reader's memory shows in its credit.
         let bytes = |confidence| self.depth.bytes_ahead(path, 0, confidence);
         let count = |bytes: u64| usize::try_from(bytes.div_ceil(read_bytes.max(1))).unwrap_or(usize::MAX);
-        let predicted = self.detector.predict(count(bytes(confidence)).min(MAX_REGIONS)).next;
-        if self.detector.pattern() != Pattern::Random {
-            self.guess.trust();
-            return (predicted.into_iter().map(|prediction| prediction.region).collect(), bytes(confidence));
-        }
-        // As much as the link carries until the next read is told, whether or not the guess is right.
+        // As much as the link carries until the next read is told: what a guess may cost, and what a
+        // list that was told is worth before anything is known of the reader's pace.
         let of_round_trip =
             u128::from(path.bytes_per_second).saturating_mul(path.round_trip.as_nanos()) / 1_000_000_000;
-        let bytes = bytes(Confidence::FULL).min(u64::try_from(of_round_trip).unwrap_or(u64::MAX));
-        (self.guess.next(count(bytes).min(MAX_REGIONS)), bytes)
+        let of_round_trip = u64::try_from(of_round_trip).unwrap_or(u64::MAX);
+        match self.detector.pattern() {
+            Pattern::Random => {
+                let bytes = bytes(Confidence::FULL).min(of_round_trip);
+                (self.guess.next(count(bytes).min(MAX_REGIONS)), bytes)
+            }
+            pattern => {
+                self.guess.trust();
+                let is_told = pattern == Pattern::Apriori;
+                let bytes = if is_told { bytes(confidence).max(of_round_trip) } else { bytes(confidence) };
+                let predicted = self.detector.predict(count(bytes).min(MAX_REGIONS)).next;
+                (predicted.into_iter().map(|prediction| prediction.region).collect(), bytes)
+            }
+        }
     }
 
     /// Has the blocks of so many bytes sent. Returns how many were noted.
@@ -177,8 +185,9 @@ const MAX_READS: usize = 4096;
 mod tests {
     use super::*;
     use crate::{Action, DatasetId, Generation, Limits, NodeConfig, Policy};
-    use rails_array::{BlockGrid, Grid, Region};
-    use std::sync::Arc;
+    use proptest::{collection::vec, prelude::*};
+    use rails_array::{BlockGrid, BlockIndex, Grid, Region};
+    use std::{collections::BTreeSet, sync::Arc};
 
     const NODE: DownstreamId = DownstreamId(0);
     const PATH: Path =
@@ -255,6 +264,17 @@ mod tests {
     }
 
     #[test]
+    fn a_told_list_goes_on_at_the_first_read() {
+        let mut site = Site::new();
+        let told: Vec<Selection> = (0..200).map(|number| selection(number * 7 % 200, 1)).collect();
+        site.node.recalled(NODE, site.presender.budget);
+        site.presender.tell(&mut site.node, &told).unwrap();
+        assert_eq!(site.presented(), []);
+        site.node.credited(NODE, site.presender.budget, 5).unwrap();
+        assert_eq!(site.read(0), [7, 14, 21, 28, 35]);
+    }
+
+    #[test]
     fn a_learned_list_serves_the_next_reader() {
         let mut site = Site::new();
         for block in [5, 900, 17] {
@@ -271,16 +291,39 @@ mod tests {
         [10, 11, 12].into_iter().for_each(|block| drop(site.read(block)));
         site.presender.feedback(&mut site.node, 100, 4, site.now);
         site.node
-            .downstream_holds(
-                NODE,
-                site.presender.budget,
-                (0..1000).map(rails_array::BlockIndex).collect::<Vec<_>>(),
-                false,
-            )
+            .downstream_holds(NODE, site.presender.budget, (0..1000).map(BlockIndex).collect::<Vec<_>>(), false)
             .unwrap();
         assert_eq!(site.read(13), []);
         site.now += Duration::from_secs(1);
         assert!(!site.read(14).is_empty());
+    }
+
+    proptest! {
+        /// Reads of any kind have blocks sent that exist, each once, and never more than credit.
+        #[test]
+        fn any_reads_are_taken(
+            reads in vec((0_u64..110_000, 0_u64..3_000, 1_u64..300, any::<bool>()), 1..40),
+            stride in 0_u64..2_000,
+        ) {
+            let mut site = Site::new();
+            let mut sent = BTreeSet::new();
+            for (number, (start, extent, step, is_regular)) in (0..).zip(reads) {
+                let start = if is_regular { number * stride } else { start };
+                let region = Region::new([start], Shape::new([extent]).unwrap()).unwrap();
+                let selection = Selection::new(region, [step]).unwrap();
+                site.now += Duration::from_millis(1);
+                site.presender.read(&mut site.node, &selection, &PATH, site.now).unwrap();
+                for block in site.presented() {
+                    prop_assert!(block < 1000 && sent.insert(block), "block {block} is sent again");
+                }
+            }
+            prop_assert!(sent.len() <= 100);
+            let known = site.presender.reads().to_vec();
+            let mut next = Site::new();
+            // Lists of regions that leave the array are refused.
+            let _ = next.presender.tell(&mut next.node, &known);
+            next.presented();
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 
 use rails_array::{BlockGrid, BlockIndex, Grid, Region, Shape};
 use rails_cache::{
-    Action, BudgetId, DatasetId, DeclareError, Fault, Generation, Limits, Node, NodeConfig, Policy, ReadError, Refusal,
+    Action, BlockId, BudgetId, DatasetId, DeclareError, Fault, Generation, Limits, Node, NodeConfig, Policy, ReadError,
+    Refusal,
 };
 use std::{
     sync::Arc,
@@ -155,6 +156,30 @@ fn forgotten_expectations_keep_nothing() {
         site.node.expect(budget, twice).unwrap();
         site.read(budget, 0..50);
         assert_eq!(site.hit_ratio(budget, 1, 50, |_| {}), 1.0, "{policy:?}");
+    }
+}
+
+#[test]
+fn expected_uses_that_are_left_out_keep_nothing() {
+    for policy in [Policy::Hinted, Policy::Schedule] {
+        let mut site = Site::new(100);
+        let budget = site.budget(Limits::default(), policy);
+        // Blocks are announced and prefetched, and then the application reads others of its list.
+        let announced: Vec<BlockIndex> = (5000..5075).chain(0..1100).map(BlockIndex).collect();
+        site.node.expect(budget, announced.clone()).unwrap();
+        site.node.prefetch(budget, announced[..75].to_vec()).unwrap();
+        site.act();
+        site.read(budget, 0..1023);
+        let held = |site: &Site| {
+            let is_held = |index: &BlockIndex| {
+                let block = BlockId { dataset: DATASET, generation: Generation(0), index: *index };
+                site.node.slots(&block).next().is_some()
+            };
+            announced[..75].iter().filter(|index| is_held(index)).count()
+        };
+        assert!(held(&site) > 70, "{policy:?}: {} are held", held(&site));
+        site.read(budget, 1023..1100);
+        assert!(held(&site) < 10, "{policy:?}: {} are held", held(&site));
     }
 }
 

@@ -18,6 +18,7 @@ pub struct SiteOptions {
     pub(crate) patience: Duration,
     pub(crate) views: bool,
     pub(crate) prefetch: bool,
+    pub(crate) presend: bool,
 }
 
 /// An option that a site cannot have.
@@ -56,6 +57,7 @@ impl SiteOptions {
             patience: Duration::from_secs(10),
             views: true,
             prefetch: true,
+            presend: false,
         }
     }
 
@@ -103,6 +105,13 @@ impl SiteOptions {
     /// Whether blocks are fetched before they are asked for. Default: yes.
     pub fn prefetch(self, prefetch: bool) -> Self {
         Self { prefetch, ..self }
+    }
+
+    /// Whether a node that serves sends blocks before this one asks for them, into slots that were
+    /// promised to it, instead of this node fetching them ahead. Default: no. It takes effect where
+    /// one node serves.
+    pub fn presend(self, presend: bool) -> Self {
+        Self { presend, ..self }
     }
 
     /// The number of slots.

@@ -248,8 +248,9 @@ impl Site {
             path: vec![node.id()],
             application: options.application.clone(),
             max_block_bytes: u32::try_from(node.max_block_bytes()).unwrap_or(u32::MAX),
+            slot_bytes: node.slot_bytes().get(),
         };
-        let remote = Remote::new(peers, &greeting, options.patience, &node);
+        let remote = Remote::new(peers, &greeting, options.patience, options.presend, &node);
         let library = Library::new(&node, Source::Remote(remote));
         Ok(Self { inner: Arc::new(SiteInner { library, options, address, _rails: all_rails }) })
     }

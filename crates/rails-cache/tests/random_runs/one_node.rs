@@ -376,6 +376,7 @@ impl Run {
         if self.asked.is_empty() && self.copying.is_empty() && self.recalled.is_empty() {
             assert!(self.open.is_empty(), "requests wait for nothing: {:?}", self.open);
         }
+        assert!(internals::are_budget_sets_right(&self.node), "a set of budgets is wrong");
         let timeout = self.node.poll_timeout();
         assert!(timeout.is_none_or(|timeout| timeout > self.now), "the node has to be polled again at once");
     }

@@ -75,6 +75,15 @@ fn small_memory_slides_over_the_globe() {
 }
 
 #[test]
+fn steps_leave_blocks_out() {
+    let job = Job::ozone(PHASE);
+    let [alone, ahead] = [false, true].map(|is_ahead| Prefetching::run(&job, SLOTS, is_ahead));
+    // Twelve of the 36 levels, a block each.
+    assert_eq!(alone.blocks, 128 * 12);
+    assert!(ahead.blocks <= 129 * 12 + 12 && ahead.waited() < alone.waited().mul_f64(0.05), "{ahead:?}");
+}
+
+#[test]
 fn random_reads_are_no_slower() {
     let job = random();
     let [alone, ahead] = [false, true].map(|is_ahead| Prefetching::run(&job, 1024, is_ahead));

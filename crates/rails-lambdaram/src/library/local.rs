@@ -9,7 +9,8 @@ use crate::{
     storage::{self, ReadTicket, Storage, StorageError},
     wire::{Denial, DenialReason, Urgency},
 };
-use rails_cache::{BlockId, BudgetId, Fault, pattern::Path};
+use rails_array::Selection;
+use rails_cache::{BlockId, Fault, pattern::Path};
 use std::{
     collections::HashMap,
     fmt,
@@ -123,6 +124,10 @@ impl Local {
         Some(new)
     }
 
+    pub(super) fn path(&self) -> Path {
+        path_of(&self.storage)
+    }
+
     /// The datasets.
     pub(crate) fn datasets(&self) -> Vec<Arc<PublishedDataset>> {
         let catalogue = self.catalogue.read().unwrap_or_else(PoisonError::into_inner);
@@ -214,17 +219,14 @@ impl Upstream for FileUpstream {
         blocks.iter().filter_map(|block| tickets.get(block)).for_each(|ticket| self.storage.raise(ticket));
     }
 
-    fn recall(&self, _: &Arc<OpenGrid>, _: BudgetId) {}
+    fn recall(&self, _: &Arc<OpenGrid>) {}
+
+    fn reading(&self, _: &Arc<OpenGrid>, _: &Selection) {}
 
     fn close(&self, _: &Arc<OpenGrid>) {}
 
     fn path(&self) -> Path {
-        let figures = self.storage.figures();
-        Path {
-            round_trip: Duration::ZERO,
-            storage_latency: figures.latency.unwrap_or(DEFAULT_LATENCY),
-            bytes_per_second: figures.bytes_per_second.unwrap_or(DEFAULT_RATE),
-        }
+        path_of(&self.storage)
     }
 }
 
@@ -237,6 +239,15 @@ impl fmt::Debug for Local {
 impl fmt::Debug for FileUpstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FileUpstream").field("dataset", &self.dataset.name()).finish_non_exhaustive()
+    }
+}
+
+fn path_of(storage: &Storage) -> Path {
+    let figures = storage.figures();
+    Path {
+        round_trip: Duration::ZERO,
+        storage_latency: figures.latency.unwrap_or(DEFAULT_LATENCY),
+        bytes_per_second: figures.bytes_per_second.unwrap_or(DEFAULT_RATE),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
 };
 pub(crate) use local::Local;
 pub(crate) use peer::Peer;
-use rails_cache::{BudgetId, DeclareError};
+use rails_cache::{BudgetId, DeclareError, pattern::Path};
 use std::{
     collections::HashMap,
     sync::{
@@ -212,6 +212,16 @@ impl Library {
             Err(error) => Some(Err(error)),
         };
         answers.filter_map(|(name, answer)| Some((name, status(answer)?))).collect()
+    }
+
+    /// The way to the bytes of a block.
+    pub(crate) fn path(&self) -> Path {
+        match &self.source {
+            Source::Local(local) => local.path(),
+            Source::Remote(remote) => remote.path(),
+            #[cfg(test)]
+            Source::Simulated(source) => source.path(),
+        }
     }
 
     /// The node's figures.

@@ -7,14 +7,15 @@ use super::{
 };
 use crate::{
     encoding,
-    node::{Node, OpenGrid},
+    node::{Landed, Node, OpenGrid},
     wire::{
         BlockHeader, DenialReason, Hello, NodeId, RefusedReason, Run, ServerMessage, Urgency, VERSION,
         WireFault,
     },
 };
 use bytes::Bytes;
-use rails_cache::{BlockId, Fault, pattern::Path};
+use rails_array::Selection;
+use rails_cache::{BlockId, Fault, UpstreamId, pattern::Path};
 use rails_formats::data_type::Endianness;
 use rails_multirail::Priority;
 use std::{
@@ -38,6 +39,8 @@ pub(super) struct ReaderLink {
     dialer: Dialer,
     greeting: Greeting,
     patience: Duration,
+    /// The name of the peer at the node, if the peer may send blocks before they are asked for.
+    presends: Option<UpstreamId>,
     node: Weak<Node>,
     state: Mutex<LinkState>,
     /// There are messages to send, or blocks or answers are wanted.
@@ -51,6 +54,8 @@ pub(crate) struct Greeting {
     pub(crate) path: Vec<NodeId>,
     pub(crate) application: String,
     pub(crate) max_block_bytes: u32,
+    /// The size of a slot of this node, in which credit is counted.
+    pub(crate) slot_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -106,6 +111,7 @@ impl ReaderLink {
         dialer: Dialer,
         greeting: Greeting,
         patience: Duration,
+        presends: Option<UpstreamId>,
         node: &Arc<Node>,
     ) -> Arc<Self> {
         let state = LinkState { protocol: ReaderProtocol::new(), status: LinkStatus::Idle, answers: HashMap::new() };
@@ -114,6 +120,7 @@ impl ReaderLink {
             dialer,
             greeting,
             patience,
+            presends,
             node: Arc::downgrade(node),
             state: Mutex::new(state),
             work: Notify::new(),
@@ -151,6 +158,7 @@ impl ReaderLink {
     }
 
     pub(super) fn want(&self, grid: &Arc<OpenGrid>, blocks: &[BlockId], urgency: Urgency) {
+        self.tell(grid);
         self.state().protocol.want(grid, blocks, urgency);
         self.work.notify_one();
     }
@@ -158,6 +166,47 @@ impl ReaderLink {
     pub(super) fn raise(&self, grid: &Arc<OpenGrid>, blocks: &[BlockId]) {
         self.state().protocol.raise(grid, blocks);
         self.work.notify_one();
+    }
+
+    /// The application reads.
+    pub(super) fn reading(&self, grid: &Arc<OpenGrid>, selection: &Selection) {
+        if self.presends.is_some() {
+            self.tell(grid);
+            self.state().protocol.reading(grid, selection);
+            self.work.notify_one();
+        }
+    }
+
+    /// The node wants the credit for blocks of a grid back.
+    pub(super) fn recall(&self, grid: &Arc<OpenGrid>) {
+        let is_up = {
+            let mut state = self.state();
+            state.protocol.recall(grid);
+            state.status == LinkStatus::Up
+        };
+        self.work.notify_one();
+        if !is_up {
+            self.lose_credit();
+        }
+    }
+
+    /// Tells the peer about the memory of this node, if the peer sends blocks unasked.
+    fn tell(&self, grid: &Arc<OpenGrid>) {
+        let (Some(upstream), Some(node)) = (self.presends, self.node.upgrade()) else { return };
+        let (credit, is_up) = {
+            let state = self.state();
+            (state.protocol.credit(grid), state.status == LinkStatus::Up)
+        };
+        // Credit that is on its way when the link is lost would be nobody's.
+        if is_up && let Some(news) = node.presend_news(upstream, grid, credit) {
+            self.state().protocol.tell(grid, news);
+        }
+    }
+
+    fn lose_credit(&self) {
+        if let (Some(upstream), Some(node)) = (self.presends, self.node.upgrade()) {
+            node.lose_upstream(upstream);
+        }
     }
 
     pub(super) fn close(&self, grid: &Arc<OpenGrid>) {
@@ -283,7 +332,10 @@ impl ReaderLink {
             };
             let event = match ServerMessage::decode(message) {
                 Err(error) => return words(&error),
-                Ok(message) => self.state().protocol.received(message, Instant::now().into_std()),
+                Ok(message) => {
+                    let slot_bytes = self.greeting.slot_bytes;
+                    self.state().protocol.received(message, slot_bytes, Instant::now().into_std())
+                }
             };
             // An answer makes room for the next question.
             self.work.notify_one();
@@ -303,7 +355,17 @@ impl ReaderLink {
     async fn happened(&self, event: Event) {
         let Some(node) = self.node.upgrade() else { return };
         match event {
-            Event::Block { grid, block, header, payload } => self.land(&node, &grid, block, &header, &payload).await,
+            Event::Block { grid, block, header, payload, was_wanted } => {
+                let landed = self.land(&node, &grid, block, &header, &payload).await;
+                if header.is_push && !was_wanted && landed == Landed::Unwanted {
+                    self.state().protocol.not_taken(&grid, block);
+                }
+            }
+            Event::Returned { grid, slots } => {
+                if let Some(upstream) = self.presends {
+                    node.return_credit(upstream, &grid, slots);
+                }
+            }
             Event::Fault { blocks, fault, text } => {
                 let text = format!("{}: {text}", self.name).into();
                 blocks.into_iter().for_each(|block| node.fail(block, fault_of(fault), &text));
@@ -330,29 +392,42 @@ impl ReaderLink {
         }
     }
 
-    async fn land(&self, node: &Arc<Node>, grid: &OpenGrid, block: BlockId, header: &BlockHeader, payload: &Bytes) {
+    async fn land(
+        &self,
+        node: &Arc<Node>,
+        grid: &OpenGrid,
+        block: BlockId,
+        header: &BlockHeader,
+        payload: &Bytes,
+    ) -> Landed {
         let element_bytes = grid.dtype.bytes() as usize;
         let decoded = encoding::decode(payload, element_bytes, header.encoding, header.block_bytes as usize);
         let mut bytes = match decoded {
             Ok(bytes) => bytes,
             Err(error) => {
-                return node.fail(block, Fault::Corrupt, &format!("{}: {}", self.name, words(&error)).into());
+                node.fail(block, Fault::Corrupt, &format!("{}: {}", self.name, words(&error)).into());
+                return Landed::Unwanted;
             }
         };
         if crate::crc(&bytes) != header.crc {
             let text = format!("{}: the checksum of a block is wrong", self.name);
-            return node.fail(block, Fault::Corrupt, &text.into());
+            node.fail(block, Fault::Corrupt, &text.into());
+            return Landed::Unwanted;
         }
         grid.dtype.swap_to_native(&mut bytes, Endianness::Little);
         let crc = if Endianness::NATIVE == Endianness::Little { header.crc } else { crate::crc(&bytes) };
-        // A block that nobody wants any more is dropped.
-        let _ = node.land(block, &bytes, crc).await;
+        match self.presends.filter(|_| header.is_push) {
+            Some(upstream) => node.land_push(upstream, grid, block, &bytes, crc).await,
+            // A block that nobody wants any more is dropped.
+            None => node.land(block, &bytes, crc).await,
+        }
     }
 
     /// The connection is gone: other links take over what they can. Questions are asked again on the
     /// next one.
     fn lost(&self, fallback: &Weak<dyn Fallback>) {
         self.state().status = LinkStatus::Idle;
+        self.lose_credit();
         self.hand_over(fallback);
     }
 

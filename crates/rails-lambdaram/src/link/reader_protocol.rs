@@ -3,14 +3,15 @@
 use super::meter::Meter;
 use crate::{
     description::{DatasetDescription, DatasetEntry},
-    node::OpenGrid,
+    node::{OpenGrid, PresendNews},
     wire::{
         BlockHeader, Denial, Handle, Hello, MAX_RUNS, NodeStatus, ReaderFrame, RefusedReason, Run, ServerFrame,
-        ServerMessage, Urgency, WireFault, runs_of,
+        ServerMessage, Urgency, WireFault, runs_of, split_runs,
     },
 };
 use bytes::Bytes;
-use rails_cache::{BlockId, DatasetId, pattern::Path};
+use rails_array::{BlockIndex, Layout, Selection};
+use rails_cache::{BlockId, DatasetId, Lost, pattern::Path};
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::Arc,
@@ -35,12 +36,25 @@ pub(super) struct ReaderProtocol {
     /// The number of blocks that the peer lets be asked for.
     max_asked: usize,
     frames: VecDeque<ReaderFrame>,
+    /// Messages that go behind the questions for blocks that are waited for.
+    notices: VecDeque<ReaderFrame>,
+    /// The slots that the peer may use for blocks that it sends unasked, and the fate of such
+    /// blocks that it was told of.
+    credits: HashMap<DatasetId, Credit>,
     questions: BTreeMap<u32, Question>,
     next_question: u32,
     /// The peer's numbers of the generations of datasets, by the numbers of this node. The last
     /// ones of a dataset are kept.
     generations: HashMap<Arc<str>, VecDeque<(u64, u64)>>,
     meter: Meter,
+}
+
+/// The credit of a peer for one grid.
+#[derive(Debug, Clone, Copy, Default)]
+struct Credit {
+    slots: u32,
+    used: u64,
+    unused: u64,
 }
 
 #[derive(Debug)]
@@ -71,8 +85,11 @@ pub(crate) enum Answer {
 pub(super) enum Event {
     Welcome,
     Answer { question: u32, answer: Answer },
-    /// The payload has to be decoded and compared with the header.
-    Block { grid: Arc<OpenGrid>, block: BlockId, header: BlockHeader, payload: Bytes },
+    /// The payload has to be decoded and compared with the header. `was_wanted` tells whether the
+    /// block had been asked for.
+    Block { grid: Arc<OpenGrid>, block: BlockId, header: BlockHeader, payload: Bytes, was_wanted: bool },
+    /// Credit comes back.
+    Returned { grid: Arc<OpenGrid>, slots: u32 },
     Fault { blocks: Vec<BlockId>, fault: WireFault, text: String },
     /// The source of a grid has changed, or the peer does not know the grid: none of these blocks
     /// comes.
@@ -98,6 +115,8 @@ impl ReaderProtocol {
             asked: 0,
             max_asked: MAX_ASKED_BEFORE_WELCOME,
             frames: VecDeque::new(),
+            notices: VecDeque::new(),
+            credits: HashMap::new(),
             questions: BTreeMap::new(),
             next_question: 0,
             generations: HashMap::new(),
@@ -111,6 +130,8 @@ impl ReaderProtocol {
         self.max_asked = MAX_ASKED_BEFORE_WELCOME;
         self.asked = 0;
         self.frames = VecDeque::from([ReaderFrame::Hello(hello)]);
+        self.notices.clear();
+        self.credits.clear();
         let questions: Vec<_> = self.questions.iter().map(|(number, question)| question.frame(*number)).collect();
         self.frames.extend(questions);
         self.grids.retain(|_, grid| !grid.is_stale());
@@ -184,8 +205,56 @@ impl ReaderProtocol {
     pub(super) fn close(&mut self, grid: &OpenGrid) -> Vec<BlockId> {
         let Some(handle) = self.handles.remove(&grid.id) else { return Vec::new() };
         self.grids.remove(&handle);
+        self.credits.remove(&grid.id);
         self.frames.push_back(ReaderFrame::Close { handle });
         self.unwant(grid.id)
+    }
+
+    /// The slots that the peer may use for blocks of a grid that it sends unasked.
+    pub(super) fn credit(&self, grid: &OpenGrid) -> u32 {
+        self.credits.get(&grid.id).map_or(0, |credit| credit.slots)
+    }
+
+    /// Tells the peer, which may send blocks of a grid unasked, about the reader's memory. The news
+    /// go before the questions for blocks that are asked for after this.
+    pub(super) fn tell(&mut self, grid: &Arc<OpenGrid>, news: PresendNews) {
+        let handle = self.name(grid);
+        let lost = match news.lost {
+            Lost::Blocks(blocks) => runs_of(blocks),
+            Lost::Unknown => all_runs(grid.layout.block_count()),
+        };
+        self.frames.extend(split_runs(&lost).map(|blocks| ReaderFrame::Have { handle, blocks, holds: false }));
+        let credit = self.credits.entry(grid.id).or_default();
+        let (used, unused) = (news.stats.used - credit.used, news.stats.unused - credit.unused);
+        (credit.used, credit.unused) = (news.stats.used, news.stats.unused);
+        credit.slots += news.granted;
+        if used + unused > 0 {
+            let count = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+            self.frames.push_back(ReaderFrame::Fate { handle, used: count(used), unused: count(unused) });
+        }
+        if news.granted > 0 {
+            self.frames.push_back(ReaderFrame::Credit { handle, slots: news.granted });
+        }
+    }
+
+    /// Tells the peer of a read, behind the questions for its blocks.
+    pub(super) fn reading(&mut self, grid: &Arc<OpenGrid>, selection: &Selection) {
+        let handle = self.name(grid);
+        self.notices.push_back(ReaderFrame::Reading { handle, selection: selection.clone() });
+    }
+
+    /// Tells the peer that a block which it has sent unasked was not taken.
+    pub(super) fn not_taken(&mut self, grid: &Arc<OpenGrid>, block: BlockId) {
+        if let Some(&handle) = self.handles.get(&grid.id) {
+            self.frames.push_back(ReaderFrame::Have { handle, blocks: runs_of([block.index]), holds: false });
+        }
+    }
+
+    /// Wants the credit of a grid back.
+    pub(super) fn recall(&mut self, grid: &OpenGrid) {
+        if let Some(&handle) = self.handles.get(&grid.id) {
+            self.frames.push_back(ReaderFrame::Recall { handle });
+        }
     }
 
     /// Asks for blocks to be had ready by the peer.
@@ -213,13 +282,19 @@ impl ReaderProtocol {
         if let Some(frame) = self.frames.pop_front() {
             return Some(frame);
         }
-        [Urgency::Demand, Urgency::Ahead].into_iter().find_map(|urgency| self.next_get(urgency, now))
+        let demand = self.next_get(Urgency::Demand, now).or_else(|| self.notices.pop_front());
+        demand.or_else(|| self.next_get(Urgency::Ahead, now))
     }
 
     /// A message has come.
-    pub(super) fn received(&mut self, message: ServerMessage, now: Instant) -> Result<Event, Violation> {
+    pub(super) fn received(
+        &mut self,
+        message: ServerMessage,
+        slot_bytes: u64,
+        now: Instant,
+    ) -> Result<Event, Violation> {
         match message {
-            ServerMessage::Block(header, payload) => self.block(header, payload, now),
+            ServerMessage::Block(header, payload) => self.block(header, payload, slot_bytes, now),
             ServerMessage::Frame(frame) => self.frame(frame),
         }
     }
@@ -295,7 +370,7 @@ impl ReaderProtocol {
         (!blocks.is_empty()).then(|| ReaderFrame::Get { handle, blocks: runs_of(blocks), urgency })
     }
 
-    fn block(&mut self, header: BlockHeader, payload: Bytes, now: Instant) -> Result<Event, Violation> {
+    fn block(&mut self, header: BlockHeader, payload: Bytes, slot_bytes: u64, now: Instant) -> Result<Event, Violation> {
         if header.handle.0 >= self.next_handle {
             return Err(Violation("a block of a handle that was never named"));
         }
@@ -304,18 +379,25 @@ impl ReaderProtocol {
         if u64::from(header.block_bytes) != grid.block_bytes(header.block) {
             return Err(Violation("a block of another size than the array's"));
         }
-        if header.is_push {
-            return Err(Violation("a block that no credit covers"));
-        }
-        // Asked for twice, because it was given up or the connection was lost.
-        let Some(state) = self.wanted.remove(&block) else { return Ok(Event::Nothing) };
         let grid = Arc::clone(grid);
-        if let Some(since) = state.asked {
-            self.asked -= 1;
-            self.meter.answered(now.saturating_duration_since(since), now);
-            self.meter.received(payload.len() as u64, self.asked == 0, now);
+        let wanted = self.wanted.remove(&block);
+        if header.is_push {
+            let slots = u32::try_from(grid.block_bytes(header.block).div_ceil(slot_bytes)).unwrap_or(u32::MAX);
+            let credit = self.credits.get_mut(&grid.id).filter(|credit| credit.slots >= slots);
+            credit.ok_or(Violation("a block that no credit covers"))?.slots -= slots;
+        } else if wanted.is_none() {
+            // Asked for twice, because it was given up or the connection was lost.
+            return Ok(Event::Nothing);
         }
-        Ok(Event::Block { grid, block, header, payload })
+        let was_wanted = wanted.is_some();
+        if let Some(since) = wanted.and_then(|wanted| wanted.asked) {
+            self.asked -= 1;
+            if !header.is_push {
+                self.meter.answered(now.saturating_duration_since(since), now);
+            }
+        }
+        self.meter.received(payload.len() as u64, self.asked == 0, now);
+        Ok(Event::Block { grid, block, header, payload, was_wanted })
     }
 
     fn frame(&mut self, frame: ServerFrame) -> Result<Event, Violation> {
@@ -332,13 +414,20 @@ impl ReaderProtocol {
             ServerFrame::Opened { handle, outcome: Err(denial) } => return Ok(self.end(handle, Some(denial))),
             ServerFrame::Stale { handle, .. } => return Ok(self.end(handle, None)),
             ServerFrame::Fault { handle, blocks, fault, text } => return Ok(self.fault(handle, &blocks, fault, text)),
-            ServerFrame::Returned { .. } => return Err(Violation("credit that it was not given")),
+            ServerFrame::Returned { handle, slots } => return self.returned(handle, slots),
         };
         match self.questions.remove(&question) {
             Some(asked) if asked.is_answered_by(&answer) => Ok(Event::Answer { question, answer }),
             Some(_) => Err(Violation("an answer to another question")),
             None => Ok(Event::Nothing),
         }
+    }
+
+    fn returned(&mut self, handle: Handle, slots: u32) -> Result<Event, Violation> {
+        let Some(grid) = self.grids.get(&handle).map(Arc::clone) else { return Ok(Event::Nothing) };
+        let credit = self.credits.get_mut(&grid.id).filter(|credit| credit.slots >= slots);
+        credit.ok_or(Violation("more credit than it was given"))?.slots -= slots;
+        Ok(Event::Returned { grid, slots })
     }
 
     fn fault(&mut self, handle: Handle, runs: &[Run], fault: WireFault, text: String) -> Event {
@@ -358,6 +447,7 @@ impl ReaderProtocol {
     fn end(&mut self, handle: Handle, denial: Option<Denial>) -> Event {
         let Some(grid) = self.grids.remove(&handle) else { return Event::Nothing };
         self.handles.remove(&grid.id);
+        self.credits.remove(&grid.id);
         let blocks = self.unwant(grid.id);
         Event::Ended { grid, blocks, denial }
     }
@@ -394,6 +484,13 @@ impl Question {
                 | (Self::Status, Answer::Status(_))
         )
     }
+}
+
+/// All blocks of a grid.
+fn all_runs(count: u64) -> Vec<Run> {
+    let step = u64::from(u32::MAX);
+    let firsts = (0..count).step_by(step as usize);
+    firsts.map(|first| Run { first: BlockIndex(first), count: (count - first).min(step) as u32 }).collect()
 }
 
 /// The blocks that are asked for before the peer has said how many it lets be asked for.

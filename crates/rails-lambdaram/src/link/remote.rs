@@ -10,7 +10,8 @@ use crate::{
     node::{Node, OpenGrid, Upstream},
     wire::{Denial, Run, Urgency},
 };
-use rails_cache::{BlockId, BudgetId, pattern::Path};
+use rails_array::Selection;
+use rails_cache::{BlockId, UpstreamId, pattern::Path};
 use std::{
     sync::{Arc, Weak},
     time::Duration,
@@ -25,6 +26,7 @@ use tokio::task::JoinHandle;
 pub(crate) struct Remote {
     links: Vec<Arc<ReaderLink>>,
     tasks: Vec<JoinHandle<()>>,
+    presends: bool,
 }
 
 /// A node's answer to the question for a description.
@@ -38,16 +40,26 @@ pub(crate) struct Peer {
 }
 
 impl Remote {
-    pub(crate) fn new(peers: Vec<Peer>, greeting: &Greeting, patience: Duration, node: &Arc<Node>) -> Arc<Self> {
+    /// With `presends`, a node that serves alone may send blocks before they are asked for. Several
+    /// would send the same ones.
+    pub(crate) fn new(
+        peers: Vec<Peer>,
+        greeting: &Greeting,
+        patience: Duration,
+        presends: bool,
+        node: &Arc<Node>,
+    ) -> Arc<Self> {
+        let presends = presends && peers.len() == 1;
+        let upstream = presends.then_some(UpstreamId(0));
         Arc::new_cyclic(|remote: &Weak<Self>| {
             let (mut links, mut tasks) = (Vec::new(), Vec::new());
             for Peer { name, dialer, runtime } in peers {
-                let link = ReaderLink::new(name, dialer, greeting.clone(), patience, node);
+                let link = ReaderLink::new(name, dialer, greeting.clone(), patience, upstream, node);
                 let fallback: Weak<dyn Fallback> = remote.clone();
                 tasks.push(runtime.spawn(Arc::clone(&link).run(fallback)));
                 links.push(link);
             }
-            Self { links, tasks }
+            Self { links, tasks, presends }
         })
     }
 
@@ -123,7 +135,17 @@ impl Upstream for Remote {
         self.links.iter().for_each(|link| link.raise(grid, blocks));
     }
 
-    fn recall(&self, _: &Arc<OpenGrid>, _: BudgetId) {}
+    fn recall(&self, grid: &Arc<OpenGrid>) {
+        self.links.iter().for_each(|link| link.recall(grid));
+    }
+
+    fn reading(&self, grid: &Arc<OpenGrid>, selection: &Selection) {
+        self.links.iter().for_each(|link| link.reading(grid, selection));
+    }
+
+    fn presends(&self) -> bool {
+        self.presends
+    }
 
     fn close(&self, grid: &Arc<OpenGrid>) {
         self.links.iter().for_each(|link| link.close(grid));

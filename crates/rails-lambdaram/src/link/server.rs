@@ -8,20 +8,20 @@ use super::{
 use crate::{
     encoding::{self, Chooser, Coder, LinkLoad},
     library::{Library, Peer},
-    node::{Failure, Lease, Node, OpenGrid, Pinned, Receiver},
+    node::{Failure, Lease, Node, OpenGrid, Outlet, Pinned, Receiver},
     wire::{
         BlockHeader, Denial, DenialReason, Encoding, Encodings, Handle, ReaderFrame, RefusedReason,
         Run, ServerFrame, Urgency, VERSION, Welcome, WireFault, check_description, runs_of,
     },
 };
 use bytes::Bytes;
-use rails_array::BlockIndex;
-use rails_cache::{BudgetId, Fault, RequestId};
+use rails_array::{BlockIndex, Selection};
+use rails_cache::{self as cache, BudgetId, DownstreamId, Fault, Presender, RequestId, pattern::Path};
 use rails_formats::data_type::Endianness;
 use rails_multirail::Priority;
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::{Duration, Instant},
 };
 use tokio::{
@@ -34,6 +34,7 @@ struct ServerLink {
     node: Arc<Node>,
     library: Arc<Library>,
     peer: Peer,
+    downstream: OnceLock<DownstreamId>,
     state: Mutex<State>,
     /// Blocks of demand, or frames, can be sent.
     demand: Notify,
@@ -44,6 +45,8 @@ struct ServerLink {
 struct State {
     queue: ServerQueue,
     frames: VecDeque<ServerFrame>,
+    /// Messages that go behind all blocks that are ready.
+    last_frames: VecDeque<ServerFrame>,
     handles: HashMap<Handle, Served>,
     encodings: Encodings,
 }
@@ -53,11 +56,24 @@ struct Served {
     grid: Lease,
     budget: BudgetId,
     chooser: Chooser,
+    /// `None` while it works, and before the first credit.
+    presender: Option<Presender>,
+    credit: Credit,
+}
+
+/// The slots of a peer's memory that it has promised for blocks of an array.
+#[derive(Debug, Clone, Copy, Default)]
+struct Credit {
+    /// Those that the node may use, and has not.
+    accepted: u32,
+    /// Those that it will not use: a peer that promises much and takes little must not keep the
+    /// memory of others.
+    declined: u32,
 }
 
 /// Gets one block for a peer.
 struct ForPeer {
-    link: std::sync::Weak<ServerLink>,
+    link: Weak<ServerLink>,
     key: Key,
 }
 
@@ -86,12 +102,15 @@ pub(crate) async fn serve(
         Err(refusal) => refusal,
         Ok((application, encodings, welcome)) => {
             let link = Arc::new(ServerLink::new(node, library, peer, encodings, welcome));
+            let downstream = node.add_outlet(Arc::new(ToPeer(Arc::downgrade(&link))));
+            link.downstream.set(downstream).expect("a link is one node downstream");
             let ends = tokio::select! {
                 end = link.send(sender.clone(), Urgency::Demand) => Err(end),
                 end = link.send(sender, Urgency::Ahead) => Err(end),
                 end = link.receive(receiver, &application) => end,
             };
             link.end();
+            node.remove_outlet(downstream);
             match ends {
                 Err(end) => return end,
                 Ok(refusal) => refusal,
@@ -135,6 +154,7 @@ impl ServerLink {
         let state = State {
             queue: ServerQueue::new(max_begun),
             frames: VecDeque::from([ServerFrame::Welcome(welcome)]),
+            last_frames: VecDeque::new(),
             handles: HashMap::new(),
             encodings,
         };
@@ -142,6 +162,7 @@ impl ServerLink {
             node: Arc::clone(node),
             library: Arc::clone(library),
             peer,
+            downstream: OnceLock::new(),
             state: Mutex::new(state),
             demand: Notify::new(),
             ahead: Notify::new(),
@@ -162,9 +183,11 @@ impl ServerLink {
                     continue;
                 }
                 Some(Outgoing::Frame(frame)) => (vec![frame.encode()], Priority::HIGHEST),
-                Some(Outgoing::Block(key, grid, pinned)) => {
+                // It goes behind the blocks that were sent into the credit.
+                Some(Outgoing::Last(frame)) => (vec![frame.encode()], priority),
+                Some(Outgoing::Block(key, grid, pinned, is_push)) => {
                     let load = LinkLoad { bytes_per_second: rate.of(&sender), queued_bytes: 0 };
-                    let message = self.message(key, &grid, pinned, &mut coder, &load);
+                    let message = self.message(key, &grid, pinned, is_push, &mut coder, &load);
                     // There is room for another block.
                     self.begin();
                     (vec![message], priority)
@@ -193,9 +216,20 @@ impl ServerLink {
         {
             return Some(Outgoing::Frame(frame));
         }
-        let (key, pinned) = state.queue.next(urgency)?;
-        let served = state.handles.get(&key.0).expect("a handle ends with its blocks");
-        Some(Outgoing::Block(key, Arc::clone(&*served.grid), pinned))
+        let (key, pinned, is_push) = match state.queue.next(urgency) {
+            Some((key, pinned)) => (key, pinned, false),
+            None if urgency == Urgency::Demand => return None,
+            None => match state.queue.next_push() {
+                Some((key, pinned)) => (key, pinned, true),
+                None => return state.last_frames.pop_front().map(Outgoing::Last),
+            },
+        };
+        let served = state.handles.get_mut(&key.0).expect("a handle ends with its blocks");
+        if is_push {
+            let slots = served.grid.block_bytes(key.1).div_ceil(self.node.slot_bytes().get());
+            served.credit.accepted = served.credit.accepted.saturating_sub(u32::try_from(slots).unwrap_or(u32::MAX));
+        }
+        Some(Outgoing::Block(key, Arc::clone(&*served.grid), pinned, is_push))
     }
 
     /// The message of a block. The block's slots are given back.
@@ -204,6 +238,7 @@ impl ServerLink {
         key: Key,
         grid: &OpenGrid,
         pinned: Pinned,
+        is_push: bool,
         coder: &mut Coder,
         load: &LinkLoad,
     ) -> Bytes {
@@ -234,7 +269,7 @@ impl ServerLink {
         let header = BlockHeader {
             handle: key.0,
             block: key.1,
-            is_push: false,
+            is_push,
             encoding,
             block_bytes: block_bytes as u32,
             crc,
@@ -291,7 +326,8 @@ impl ServerLink {
                 let outcome = outcome.map(|(grid, budget)| {
                     let mut state = self.state();
                     let chooser = Chooser::new(state.encodings);
-                    state.handles.insert(handle, Served { grid, budget, chooser });
+                    let (presender, credit) = (None, Credit::default());
+                    state.handles.insert(handle, Served { grid, budget, chooser, presender, credit });
                 });
                 self.answer(ServerFrame::Opened { handle, outcome });
             }
@@ -316,15 +352,85 @@ impl ServerLink {
                 let status = self.library.status();
                 self.answer(ServerFrame::Status { question, status });
             }
-            // Blocks are sent to those alone who ask for them.
-            ReaderFrame::Credit { .. }
-            | ReaderFrame::Recall { .. }
-            | ReaderFrame::Reading { .. }
-            | ReaderFrame::Intend { .. }
-            | ReaderFrame::Have { .. }
-            | ReaderFrame::Fate { .. } => {}
+            ReaderFrame::Credit { handle, slots } => self.credited(handle, slots),
+            ReaderFrame::Recall { handle } => self.recalled(handle),
+            ReaderFrame::Reading { handle, selection } => {
+                let path = Path { round_trip: DEFAULT_ROUND_TRIP, ..self.library.path() };
+                self.present(handle, |presender, node, now| {
+                    // A selection of another array is nothing that could be sent.
+                    let _ = presender.read(node, &selection, &path, now);
+                });
+            }
+            ReaderFrame::Intend { handle, regions } => {
+                let selections: Vec<Selection> = regions.into_iter().map(Selection::from).collect();
+                self.present(handle, |presender, node, _| {
+                    // Regions that leave the array are no news.
+                    let _ = presender.tell(node, &selections);
+                });
+            }
+            ReaderFrame::Have { handle, blocks, holds } => {
+                if let Some((grid, budget)) = self.served(handle) {
+                    let blocks = blocks_of(&grid, &blocks)?;
+                    let downstream = self.downstream();
+                    // An array that has ended has no blocks to tell of.
+                    let _ = self
+                        .node
+                        .about_downstream(|node, _| node.downstream_holds(downstream, budget, blocks, holds));
+                }
+            }
+            ReaderFrame::Fate { handle, used, unused } => self.present(handle, |presender, node, now| {
+                presender.feedback(node, used.into(), unused.into(), now);
+            }),
         }
         Ok(())
+    }
+
+    /// The peer promises slots for blocks that it does not ask for.
+    fn credited(&self, handle: Handle, slots: u32) {
+        let max = self.node.status().slots / MAX_CREDIT_PART;
+        let (budget, accepted) = {
+            let mut state = self.state();
+            let Some(served) = state.handles.get_mut(&handle) else { return };
+            let accepted = slots.min(max.saturating_sub(served.credit.accepted));
+            served.credit.accepted += accepted;
+            served.credit.declined = served.credit.declined.saturating_add(slots - accepted);
+            if served.presender.is_none() {
+                let shape = served.grid.array_shape.clone();
+                served.presender = Some(Presender::new(self.downstream(), served.budget, &shape));
+            }
+            (served.budget, accepted)
+        };
+        let downstream = self.downstream();
+        // An array that has ended takes none.
+        let _ = self.node.about_downstream(|node, _| node.credited(downstream, budget, accepted));
+    }
+
+    /// The peer wants the credit back that is not used.
+    fn recalled(&self, handle: Handle) {
+        let Some((_, budget)) = self.served(handle) else { return };
+        let downstream = self.downstream();
+        let unused = self.node.about_downstream(|node, _| node.recalled(downstream, budget));
+        let mut state = self.state();
+        let Some(served) = state.handles.get_mut(&handle) else { return };
+        let slots = unused + std::mem::take(&mut served.credit.declined);
+        served.credit.accepted = served.credit.accepted.saturating_sub(unused);
+        state.last_frames.push_back(ServerFrame::Returned { handle, slots });
+        drop(state);
+        self.ahead.notify_one();
+    }
+
+    /// Has the presender of a handle work, without the link's lock.
+    fn present(&self, handle: Handle, work: impl FnOnce(&mut Presender, &mut cache::Node, Instant)) {
+        let presender = self.state().handles.get_mut(&handle).and_then(|served| served.presender.take());
+        let Some(mut presender) = presender else { return };
+        self.node.about_downstream(|node, now| work(&mut presender, node, now));
+        if let Some(served) = self.state().handles.get_mut(&handle) {
+            served.presender = Some(presender);
+        }
+    }
+
+    fn downstream(&self) -> DownstreamId {
+        *self.downstream.get().expect("a link is known to its node")
     }
 
     fn get(&self, handle: Handle, runs: &[Run], urgency: Urgency) -> Result<(), Refusal> {
@@ -361,6 +467,11 @@ impl ServerLink {
                 self.drop_blocks([key]);
                 continue;
             };
+            let downstream = self.downstream();
+            if self.node.about_downstream(|node, _| node.is_answered_by_push(downstream, budget, key.1)) {
+                self.drop_blocks([key]);
+                continue;
+            }
             let receiver: Arc<dyn Receiver> = Arc::new(ForPeer { link: Arc::downgrade(self), key });
             match self.node.read_blocks(budget, vec![key.1], &receiver) {
                 Ok(request) => {
@@ -400,7 +511,8 @@ impl ServerLink {
     fn end(&self) {
         let mut state = self.state();
         let keys = state.queue.keys(None);
-        let removed = state.removed(keys);
+        let mut removed = state.removed(keys);
+        removed.pinned.extend(state.queue.take_pushes(None));
         drop(state);
         removed.give_back(&self.node);
     }
@@ -410,7 +522,8 @@ impl ServerLink {
         let mut state = self.state();
         let served = state.handles.remove(&handle);
         let keys = state.queue.keys(Some(handle));
-        let removed = state.removed(keys);
+        let mut removed = state.removed(keys);
+        removed.pinned.extend(state.queue.take_pushes(Some(handle)));
         drop(state);
         removed.give_back(&self.node);
         served
@@ -474,7 +587,32 @@ impl SentRate {
 
 enum Outgoing {
     Frame(ServerFrame),
-    Block(Key, Arc<OpenGrid>, Pinned),
+    Last(ServerFrame),
+    Block(Key, Arc<OpenGrid>, Pinned, bool),
+}
+
+/// The way of blocks that a peer has not asked for.
+struct ToPeer(Weak<ServerLink>);
+
+impl Outlet for ToPeer {
+    fn present(&self, budget: BudgetId, pinned: Pinned) {
+        let Some(link) = self.0.upgrade() else { return };
+        let mut state = link.state();
+        let of = state.handles.iter().find(|(_, served)| {
+            served.budget == budget && served.grid.id == pinned.block.dataset && !served.grid.is_stale()
+        });
+        match of.map(|(handle, _)| *handle) {
+            Some(handle) => {
+                state.queue.push((handle, pinned.block.index), pinned);
+                drop(state);
+                link.ahead.notify_one();
+            }
+            None => {
+                drop(state);
+                drop(pinned);
+            }
+        }
+    }
 }
 
 impl Receiver for ForPeer {
@@ -525,6 +663,10 @@ fn wire_fault(fault: Fault) -> WireFault {
     }
 }
 
+/// One link gets so much of the node's memory for blocks that its peer does not ask for.
+const MAX_CREDIT_PART: u32 = 8;
+/// A reader's round trip is not measured here; the credit bounds what is sent.
+const DEFAULT_ROUND_TRIP: Duration = Duration::from_millis(20);
 /// The blocks for which the rate of a link is taken to be the same.
 const BLOCKS_PER_RATE: u32 = 16;
 /// The time that a peer has for its greeting, and a refused one for the reason.

@@ -25,6 +25,8 @@ pub(super) struct ServerQueue {
     /// The number of blocks of each urgency that the node was asked for and that are not sent.
     begun: [usize; 2],
     max_begun: usize,
+    /// Blocks that the peer has not asked for.
+    pushes: VecDeque<(Key, Pinned)>,
 }
 
 #[derive(Debug)]
@@ -44,6 +46,7 @@ impl ServerQueue {
             ready: [VecDeque::new(), VecDeque::new()],
             begun: [0; 2],
             max_begun: max_begun.max(1),
+            pushes: VecDeque::new(),
         }
     }
 
@@ -127,6 +130,24 @@ impl ServerQueue {
             }
         }
         None
+    }
+
+    /// A block is to be sent to the peer, which has not asked for it.
+    pub(super) fn push(&mut self, key: Key, pinned: Pinned) {
+        self.pushes.push_back((key, pinned));
+    }
+
+    /// The next block to send unasked.
+    pub(super) fn next_push(&mut self) -> Option<(Key, Pinned)> {
+        self.pushes.pop_front()
+    }
+
+    /// Takes the blocks that were to be sent unasked, of a handle or of all.
+    pub(super) fn take_pushes(&mut self, of: Option<Handle>) -> Vec<Pinned> {
+        let is_of = |handle: Handle| of.is_none_or(|of| of == handle);
+        let (taken, kept) = self.pushes.drain(..).partition::<Vec<_>, _>(|((handle, _), _)| is_of(*handle));
+        self.pushes.extend(kept);
+        taken.into_iter().map(|(_, pinned)| pinned).collect()
     }
 
     /// A block cannot be had, or the peer wants it no more. Returns the request to cancel, and the

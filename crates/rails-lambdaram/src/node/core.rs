@@ -1,13 +1,13 @@
 //! The state under a node's lock.
 
 use super::{
-    Failure, GridKey, Landed, Lease, Node, OpenGrid, OpenGridError, Pinned, Receiver, effects::Effects, element_bytes,
-    failure::words_of, slots::{BlockBytes, SlotTable},
+    Failure, GridKey, Landed, Lease, Node, OpenGrid, OpenGridError, Outlet, Pinned, Receiver, effects::Effects,
+    element_bytes, failure::words_of, pinned, slots::{BlockBytes, SlotTable},
 };
 use crate::wire::Urgency;
 use rails_array::{BlockIndex, Selection};
 use rails_cache::{
-    self as cache, Action, BlockId, BudgetId, BudgetStats, DatasetId, DeclareError, Fault, Generation, Limits, Policy,
+    self as cache, Action, BlockId, BudgetId, BudgetStats, DatasetId, DeclareError, DownstreamId, Fault, Generation, Limits, Policy,
     Purpose, Refusal, RequestId, UpstreamId, pattern::Path,
 };
 use std::{collections::HashMap, fmt, sync::Arc, time::Instant};
@@ -23,6 +23,8 @@ pub(super) struct Core {
     readers: HashMap<ReaderKey, Reader>,
     next_reader: u64,
     requests: HashMap<RequestId, Request>,
+    outlets: HashMap<DownstreamId, Arc<dyn Outlet>>,
+    next_downstream: u32,
     /// Grids that have ended.
     closed: Vec<Arc<OpenGrid>>,
     /// The words for the fault that the protocol is being told of.
@@ -56,6 +58,8 @@ impl Core {
             readers: HashMap::new(),
             next_reader: 0,
             requests: HashMap::new(),
+            outlets: HashMap::new(),
+            next_downstream: 0,
             closed: Vec::new(),
             fault: None,
         }
@@ -236,6 +240,34 @@ impl Core {
         }
     }
 
+    /// A node downstream, which may get blocks that it does not ask for.
+    pub(super) fn add_outlet(&mut self, outlet: Arc<dyn Outlet>) -> DownstreamId {
+        let downstream = DownstreamId(self.next_downstream);
+        self.next_downstream += 1;
+        self.outlets.insert(downstream, outlet);
+        downstream
+    }
+
+    /// Returns the outlet, which is not to be dropped under the lock.
+    pub(super) fn remove_outlet(&mut self, downstream: DownstreamId) -> Option<Arc<dyn Outlet>> {
+        self.protocol.lose_downstream(downstream);
+        self.outlets.remove(&downstream)
+    }
+
+    /// The budget of this process's own application for a grid, if it has one.
+    pub(super) fn own_budget(&self, grid: &OpenGrid) -> Option<BudgetId> {
+        self.budgets.iter().find(|((dataset, _), _)| *dataset == grid.id).map(|(_, budget)| *budget)
+    }
+
+    pub(super) fn copied(&mut self, purpose: pinned::Purpose, block: BlockId, now: Instant) {
+        match purpose {
+            pinned::Purpose::Request(request) => self.protocol.copied(request, block, now),
+            pinned::Purpose::Downstream(downstream, budget) => {
+                self.protocol.presented(downstream, budget, block, now);
+            }
+        }
+    }
+
     pub(super) fn is_cached(&self, grid: &OpenGrid, block: BlockIndex) -> bool {
         let id = BlockId { dataset: grid.id, generation: Generation(0), index: block };
         !grid.is_stale() && self.protocol.is_cached(&id)
@@ -258,21 +290,28 @@ impl Core {
                         effects.raise(grid, block);
                     }
                 }
-                Action::Recall { upstream: _, budget } => {
-                    if let Some(((dataset, _), _)) = self.budgets.iter().find(|(_, own)| **own == budget) {
-                        effects.recall(&self.grids[dataset], budget);
+                Action::Recall { upstream, budget } => {
+                    match self.budgets.iter().find(|(_, own)| **own == budget) {
+                        Some(((dataset, _), _)) => effects.recall(&self.grids[dataset]),
+                        // The grid has ended, and the upstream's handle of it.
+                        None => self.protocol.return_credit(upstream, budget, u32::MAX),
                     }
                 }
                 Action::Copy { request, block } => {
                     let bytes = self.table.bytes(self.protocol.slots(&block));
-                    let pinned = Pinned::new(node, request, block, bytes);
+                    let pinned = Pinned::new(node, pinned::Purpose::Request(request), block, bytes);
                     match self.requests.get(&request) {
                         Some(Request { receiver, .. }) => effects.block(receiver, request, pinned),
                         None => effects.unwanted.push(pinned),
                     }
                 }
                 Action::Present { downstream, budget, block } => {
-                    self.protocol.presented(downstream, budget, block, now);
+                    let bytes = self.table.bytes(self.protocol.slots(&block));
+                    let pinned = Pinned::new(node, pinned::Purpose::Downstream(downstream, budget), block, bytes);
+                    match self.outlets.get(&downstream) {
+                        Some(outlet) => effects.present(outlet, budget, pinned),
+                        None => effects.unwanted.push(pinned),
+                    }
                 }
                 Action::Done { request } => self.end(request, Ok(()), now, effects),
                 Action::Refuse { request, refusal } => {

@@ -1,6 +1,6 @@
 //! What the protocol asks for, done without the node's lock.
 
-use super::{Failure, OpenGrid, Pinned, Receiver};
+use super::{Failure, OpenGrid, Outlet, Pinned, Receiver};
 use crate::wire::Urgency;
 use rails_cache::{BlockId, BudgetId, RequestId};
 use std::sync::Arc;
@@ -11,9 +11,10 @@ pub(super) struct Effects {
     /// Blocks to be asked for: those of one grid and one urgency side by side.
     fetches: Vec<(Arc<OpenGrid>, Urgency, Vec<BlockId>)>,
     raises: Vec<(Arc<OpenGrid>, BlockId)>,
-    recalls: Vec<(Arc<OpenGrid>, BudgetId)>,
+    recalls: Vec<Arc<OpenGrid>>,
     closed: Vec<Arc<OpenGrid>>,
     news: Vec<(Arc<dyn Receiver>, News)>,
+    presents: Vec<(Arc<dyn Outlet>, BudgetId, Pinned)>,
     /// Blocks of requests that were given up. Dropping them gives their slots back.
     pub(super) unwanted: Vec<Pinned>,
 }
@@ -35,8 +36,12 @@ impl Effects {
         self.raises.push((Arc::clone(grid), block));
     }
 
-    pub(super) fn recall(&mut self, grid: &Arc<OpenGrid>, budget: BudgetId) {
-        self.recalls.push((Arc::clone(grid), budget));
+    pub(super) fn recall(&mut self, grid: &Arc<OpenGrid>) {
+        self.recalls.push(Arc::clone(grid));
+    }
+
+    pub(super) fn present(&mut self, outlet: &Arc<dyn Outlet>, budget: BudgetId, pinned: Pinned) {
+        self.presents.push((Arc::clone(outlet), budget, pinned));
     }
 
     pub(super) fn close(&mut self, grid: Arc<OpenGrid>) {
@@ -60,8 +65,11 @@ impl Effects {
         for (grid, block) in self.raises {
             grid.upstream.raise(&grid, &[block]);
         }
-        for (grid, budget) in self.recalls {
-            grid.upstream.recall(&grid, budget);
+        for grid in self.recalls {
+            grid.upstream.recall(&grid);
+        }
+        for (outlet, budget, pinned) in self.presents {
+            outlet.present(budget, pinned);
         }
         for grid in self.closed {
             grid.upstream.close(&grid);

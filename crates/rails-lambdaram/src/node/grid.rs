@@ -1,8 +1,8 @@
 //! Arrays that are divided into blocks.
 
 use crate::wire::{GridOf, Urgency};
-use rails_array::{BlockIndex, BlockRange, Grid, Layout, QueryError, Region, Selection};
-use rails_cache::{BlockId, BudgetId, DatasetId, Generation, pattern::Path};
+use rails_array::{BlockIndex, BlockRange, Grid, Layout, QueryError, Region, Selection, Shape};
+use rails_cache::{BlockId, DatasetId, Generation, pattern::Path};
 use rails_formats::data_type::DataType;
 use std::{
     fmt,
@@ -20,6 +20,7 @@ pub(crate) struct OpenGrid {
     pub(crate) key: GridKey,
     pub(crate) layout: Arc<Grid>,
     pub(crate) dtype: DataType,
+    pub(crate) array_shape: Shape,
     /// The array's name.
     pub(crate) array_name: Arc<str>,
     pub(crate) upstream: Arc<dyn Upstream>,
@@ -51,8 +52,16 @@ pub(crate) trait Upstream: fmt::Debug + Send + Sync {
     /// A reader waits for blocks that were asked for ahead of time.
     fn raise(&self, grid: &Arc<OpenGrid>, blocks: &[BlockId]);
 
-    /// Asks for the credit of a budget back.
-    fn recall(&self, grid: &Arc<OpenGrid>, budget: BudgetId);
+    /// Asks for the credit back that was given for blocks of a grid.
+    fn recall(&self, grid: &Arc<OpenGrid>);
+
+    /// The application reads a selection. Whatever it lacks has been asked for.
+    fn reading(&self, grid: &Arc<OpenGrid>, selection: &Selection);
+
+    /// Whether blocks come before they are asked for: then nothing is fetched ahead of reads.
+    fn presends(&self) -> bool {
+        false
+    }
 
     /// Nobody reads the grid any more. Its blocks that are on their way are answered all the same.
     fn close(&self, grid: &Arc<OpenGrid>);
@@ -67,10 +76,11 @@ impl OpenGrid {
         key: GridKey,
         layout: Arc<Grid>,
         dtype: DataType,
+        array_shape: Shape,
         array_name: Arc<str>,
         upstream: Arc<dyn Upstream>,
     ) -> Self {
-        Self { id, key, layout, dtype, array_name, upstream, is_stale: AtomicBool::new(false), users: AtomicU32::new(0) }
+        Self { id, key, layout, dtype, array_shape, array_name, upstream, is_stale: AtomicBool::new(false), users: AtomicU32::new(0) }
     }
 
     /// The block of that number, if the array has it.

@@ -22,12 +22,12 @@ use core::Core;
 use effects::Effects;
 pub(crate) use failure::Failure;
 pub(crate) use grid::{GridKey, Lease, OpenGrid, Upstream};
-pub(crate) use pinned::{Pinned, Receiver};
+pub(crate) use pinned::{Outlet, Pinned, Receiver};
 pub(crate) use reading::ReadingError;
 use rails_array::{BlockGrid, BlockIndex, Grid, GridError, Region, Selection, Shape};
 use rails_bind::memory::MemoryError;
 use rails_cache::{
-    self as cache, BlockId, BudgetId, DeclareError, Fault, Limits, NodeConfig, Policy, RequestId, UpstreamId,
+    self as cache, BlockId, BudgetId, DeclareError, DownstreamId, Fault, Limits, NodeConfig, Policy, RequestId, UpstreamId,
 };
 use rails_formats::{data_type::DataType, manifest::ArrayDescription};
 use slots::{BlockBytes, SlotMemory, SlotTable};
@@ -71,6 +71,15 @@ pub(crate) enum OpenGridError {
     Declare(#[from] DeclareError),
     #[error("the node caches {max} arrays and views already, and readers use all of them")]
     Full { max: usize },
+}
+
+/// News for an upstream that sends blocks unasked.
+#[derive(Debug)]
+pub(crate) struct PresendNews {
+    pub(crate) lost: cache::Lost,
+    pub(crate) granted: u32,
+    /// The counters of the budget.
+    pub(crate) stats: cache::BudgetStats,
 }
 
 /// What came of a block that arrived.
@@ -156,8 +165,8 @@ impl Node {
         let blocks = BlockGrid::new(region.clone().unwrap_or(whole), block_shape.clone())?;
         let layout = Arc::new(Grid::new(blocks));
         let name = array.name.as_str().into();
-        let (dtype, upstream) = (array.dtype, Arc::clone(upstream));
-        self.step(|core, _| core.open_grid(key, |id| OpenGrid::new(id, key.clone(), layout, dtype, name, upstream)))
+        let (dtype, shape, upstream) = (array.dtype, array.shape.clone(), Arc::clone(upstream));
+        self.step(|core, _| core.open_grid(key, |id| OpenGrid::new(id, key.clone(), layout, dtype, shape, name, upstream)))
     }
 
     /// The memory of an application for an array. An application has one budget for each array.
@@ -206,7 +215,11 @@ impl Node {
         selection: &Selection,
         receiver: &Arc<dyn Receiver>,
     ) -> Result<RequestId, cache::ReadError> {
-        let path = grid.upstream.path();
+        let mut path = grid.upstream.path();
+        if grid.upstream.presends() {
+            // Over a link without a rate nothing is fetched ahead of time.
+            path.bytes_per_second = 0;
+        }
         self.step(|core, now| core.read(reader, selection, &path, receiver, now))
     }
 
@@ -246,14 +259,21 @@ impl Node {
     pub(crate) async fn land_push(
         self: &Arc<Self>,
         upstream: UpstreamId,
-        budget: BudgetId,
+        grid: &OpenGrid,
         block: BlockId,
         bytes: &[u8],
         crc: u32,
     ) -> Landed {
         let right = self.memory.landing().await;
         let bytes = self.memory.write(&right, bytes, crc);
-        self.step(|core, now| core.pushed(upstream, budget, block, bytes, now))
+        self.step(|core, now| {
+            let Some(budget) = core.own_budget(grid) else { return Landed::Unwanted };
+            match core.pushed(upstream, budget, block, bytes.clone(), now) {
+                Landed::Taken => Landed::Taken,
+                // Credit or no credit, it may be what somebody waits for.
+                Landed::Unwanted => core.arrived(block, bytes, now),
+            }
+        })
     }
 
     /// A block cannot be had.
@@ -286,23 +306,65 @@ impl Node {
         }
     }
 
-    /// What the node has done for a budget.
-    pub(crate) fn stats(&self, budget: BudgetId) -> cache::BudgetStats {
-        self.core().protocol.stats(budget)
-    }
-
     /// Of these blocks, those that are in memory.
     pub(crate) fn cached(&self, grid: &OpenGrid, blocks: impl Iterator<Item = BlockIndex>) -> Vec<bool> {
         let core = self.core();
         blocks.map(|block| core.is_cached(grid, block)).collect()
     }
 
-    fn copied(self: &Arc<Self>, copied: &[(RequestId, BlockId)]) {
-        self.step(|core, now| {
-            for (request, block) in copied {
-                core.protocol.copied(*request, *block, now);
+    fn copied(self: &Arc<Self>, copied: &[(pinned::Purpose, BlockId)]) {
+        self.step(|core, now| copied.iter().for_each(|(purpose, block)| core.copied(*purpose, *block, now)));
+    }
+
+    /// A node downstream, which may get blocks that it does not ask for.
+    pub(crate) fn add_outlet(&self, outlet: Arc<dyn Outlet>) -> DownstreamId {
+        self.core().add_outlet(outlet)
+    }
+
+    pub(crate) fn remove_outlet(self: &Arc<Self>, downstream: DownstreamId) {
+        drop(self.step(|core, _| core.remove_outlet(downstream)));
+    }
+
+    /// Tells the protocol of something that concerns a node downstream.
+    pub(crate) fn about_downstream<T>(
+        self: &Arc<Self>,
+        event: impl FnOnce(&mut cache::Node, Instant) -> T,
+    ) -> T {
+        self.step(|core, now| event(&mut core.protocol, now))
+    }
+
+    /// News for an upstream that may send blocks of a grid unasked: the blocks that were given up,
+    /// as many slots as it may use beside those that it has, and the fate of the blocks that it
+    /// sent. `None` without a reader.
+    pub(crate) fn presend_news(
+        self: &Arc<Self>,
+        upstream: UpstreamId,
+        grid: &OpenGrid,
+        credit: u32,
+    ) -> Option<PresendNews> {
+        self.step(|core, _| {
+            let budget = core.own_budget(grid)?;
+            core.protocol.follow_losses(budget).ok()?;
+            let max = core.protocol.usage().slots / 4;
+            let granted =
+                if credit < max / 2 { core.protocol.grant_credit(upstream, budget, max - credit) } else { 0 };
+            let lost = core.protocol.take_lost(budget);
+            Some(PresendNews { lost, granted, stats: core.protocol.stats(budget) })
+        })
+    }
+
+    /// An upstream has given credit back.
+    pub(crate) fn return_credit(self: &Arc<Self>, upstream: UpstreamId, grid: &OpenGrid, slots: u32) {
+        self.step(|core, _| {
+            if let Some(budget) = core.own_budget(grid) {
+                core.protocol.return_credit(upstream, budget, slots);
             }
         });
+    }
+
+    /// The link to an upstream is lost, and with it the credit that it had.
+    pub(crate) fn lose_upstream(self: &Arc<Self>, upstream: UpstreamId) {
+        self.step(|core, _| core.protocol.lose_upstream(upstream));
     }
 
     /// Tells the protocol of an event, and does what it asks for.

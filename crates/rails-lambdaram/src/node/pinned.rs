@@ -1,7 +1,7 @@
 //! Blocks that are being copied to readers.
 
 use super::{BlockBytes, Failure, Node};
-use rails_cache::{BlockId, RequestId};
+use rails_cache::{BlockId, BudgetId, DownstreamId, RequestId};
 use std::sync::Arc;
 
 /// A block that a request waits for. Its slots are kept until this is dropped.
@@ -10,7 +10,22 @@ pub(crate) struct Pinned {
     pub(crate) block: BlockId,
     pub(crate) bytes: BlockBytes,
     /// The node that gets the slots back; `None`, once it has them.
-    owner: Option<(Arc<Node>, RequestId)>,
+    owner: Option<(Arc<Node>, Purpose)>,
+}
+
+/// Whom a block is copied for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Purpose {
+    Request(RequestId),
+    /// A node that has not asked for it.
+    Downstream(DownstreamId, BudgetId),
+}
+
+/// A node downstream, which gets blocks that it has not asked for. The call comes without the
+/// node's lock.
+pub(crate) trait Outlet: Send + Sync {
+    /// A block is to be sent into the node's credit.
+    fn present(&self, budget: BudgetId, pinned: Pinned);
 }
 
 /// Somebody who gets the blocks of a request. The calls come without the node's lock.
@@ -23,8 +38,8 @@ pub(crate) trait Receiver: Send + Sync {
 }
 
 impl Pinned {
-    pub(super) fn new(node: &Arc<Node>, request: RequestId, block: BlockId, bytes: BlockBytes) -> Self {
-        Self { block, bytes, owner: Some((Arc::clone(node), request)) }
+    pub(super) fn new(node: &Arc<Node>, purpose: Purpose, block: BlockId, bytes: BlockBytes) -> Self {
+        Self { block, bytes, owner: Some((Arc::clone(node), purpose)) }
     }
 
     /// Gives the slots of several blocks back at once.
@@ -32,8 +47,8 @@ impl Pinned {
         let mut owner = None;
         let mut copied = Vec::new();
         for mut pinned in pinned {
-            if let Some((node, request)) = pinned.owner.take() {
-                copied.push((request, pinned.block));
+            if let Some((node, purpose)) = pinned.owner.take() {
+                copied.push((purpose, pinned.block));
                 owner = Some(node);
             }
         }
@@ -45,10 +60,10 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        if let Some((node, request)) = self.owner.take() {
+        if let Some((node, purpose)) = self.owner.take() {
             // The slots' buffers must not be in use when the node gives the slots away.
             self.bytes.slots.clear();
-            node.copied(&[(request, self.block)]);
+            node.copied(&[(purpose, self.block)]);
         }
     }
 }

@@ -51,7 +51,7 @@ impl Node {
     pub(crate) async fn read_into(
         self: &Arc<Self>,
         reader: ReaderKey,
-        grid: &OpenGrid,
+        grid: &Arc<OpenGrid>,
         selection: &Selection,
         goal: &mut [u8],
     ) -> Result<(), ReadingError> {
@@ -61,6 +61,7 @@ impl Node {
         // The budget of a grid ends with it.
         let request = request.map_err(|_| if grid.is_stale() { ReadingError::Changed } else { ReadingError::Outside })?;
         let mut open = Open { node: self, request, mailbox: &mailbox, has_ended: false };
+        grid.upstream.reading(grid, selection);
         loop {
             coop::consume_budget().await;
             let (blocks, end) = poll_fn(|context| mailbox.poll(context)).await;

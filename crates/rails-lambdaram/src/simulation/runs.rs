@@ -74,12 +74,13 @@ impl World {
         let mut peers = Vec::new();
         if random.random_bool(0.3) {
             let node = node(8, random);
-            let library = Library::new(&node, Source::Remote(remote(&node, &servers)));
+            let library = Library::new(&node, Source::Remote(remote(&node, &servers, random.random_bool(0.3))));
             peers.push(SimulatedNode::new(&library, delay(random), None));
             nodes.push(node);
         }
         let near = node(9, random);
-        let library = Library::new(&near, Source::Remote(remote(&near, if peers.is_empty() { &servers } else { &peers })));
+        let upstreams = if peers.is_empty() { &servers } else { &peers };
+        let library = Library::new(&near, Source::Remote(remote(&near, upstreams, random.random_bool(0.4))));
         nodes.push(near);
         let options = SiteOptions::new().prefetch(random.random_bool(0.8)).views(random.random_bool(0.5));
         let site = Site::of_library(&library, SiteAddress::Files("".into()), options);
@@ -95,7 +96,7 @@ impl World {
             0..5 => node.cut(),
             5..7 => {
                 node.set_down(true);
-                tokio::time::sleep(Duration::from_millis(random.random_range(0..900))).await;
+                tokio::time::sleep(Duration::from_millis(random.random_range(0..500))).await;
                 node.set_down(false);
             }
             7 => {
@@ -111,18 +112,23 @@ impl World {
 
 fn node(number: u8, random: &mut ChaCha8Rng) -> Arc<Node> {
     // The largest block takes one slot or two.
-    let size = NodeSize { slots: random.random_range(4..60), slot_bytes: 256, max_block_slots: 2 };
+    let size = NodeSize { slots: random.random_range(24..80), slot_bytes: 256, max_block_slots: 2 };
     Node::new(NodeId([number; 16]), size, random.next_u64(), &Handle::current()).unwrap()
 }
 
-fn remote(node: &Arc<Node>, servers: &[SimulatedNode]) -> Arc<Remote> {
+fn remote(node: &Arc<Node>, servers: &[SimulatedNode], presends: bool) -> Arc<Remote> {
     let peers = servers.iter().enumerate().map(|(number, server)| RemotePeer {
         name: format!("server {number}").into(),
         dialer: Dialer::Simulated(server.clone()),
         runtime: Handle::current(),
     });
-    let greeting = Greeting { path: vec![node.id()], application: "simulation".into(), max_block_bytes: 512 };
-    Remote::new(peers.collect(), &greeting, PATIENCE, node)
+    let greeting = Greeting {
+        path: vec![node.id()],
+        application: "simulation".into(),
+        max_block_bytes: 512,
+        slot_bytes: 256,
+    };
+    Remote::new(peers.collect(), &greeting, PATIENCE, presends, node)
 }
 
 fn delay(random: &mut ChaCha8Rng) -> Duration {
@@ -175,10 +181,6 @@ async fn job(site: Site, files: Arc<SharedFiles>, mut random: ChaCha8Rng) -> Tal
         }
         match timeout(PATIENCE * 40, reader.read_selection(&selection)).await.expect("a read ends") {
             Ok(read) => {
-                if read != elements(&selection, generation) {
-                    let nums = |b: &[u8]| b.chunks(4).map(|c| u32::from_ne_bytes(c.try_into().unwrap())).collect::<Vec<_>>();
-                    eprintln!("DBG got {:?}\nwant {:?} gen now {:?}", nums(&read), nums(&elements(&selection, generation)), files.generation);
-                }
                 assert!(read == elements(&selection, generation), "{selection} of generation {generation} is wrong");
                 tally.whole += 1;
             }

@@ -6,7 +6,7 @@ use crate::{
     wire::Urgency,
 };
 use rails_array::{Region, Selection, Shape};
-use rails_cache::{BlockId, BudgetId, Fault, pattern::Path};
+use rails_cache::{BlockId, Fault, pattern::Path};
 use rails_formats::{
     data_type::DataType,
     manifest::{ArrayDescription, Attributes},
@@ -73,6 +73,10 @@ impl SimulatedSource {
         })
     }
 
+    pub(crate) fn path(&self) -> Path {
+        self.upstream.path()
+    }
+
     pub(crate) fn upstream(&self, description: &DatasetDescription) -> Option<Arc<dyn Upstream>> {
         let is_current = self.files.generation.load(Ordering::Relaxed) == description.generation;
         is_current.then(|| self.upstream.clone() as Arc<dyn Upstream>)
@@ -124,7 +128,9 @@ impl Upstream for SimulatedUpstream {
 
     fn raise(&self, _: &Arc<OpenGrid>, _: &[BlockId]) {}
 
-    fn recall(&self, _: &Arc<OpenGrid>, _: BudgetId) {}
+    fn recall(&self, _: &Arc<OpenGrid>) {}
+
+    fn reading(&self, _: &Arc<OpenGrid>, _: &Selection) {}
 
     fn close(&self, _: &Arc<OpenGrid>) {}
 

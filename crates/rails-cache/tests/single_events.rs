@@ -3,8 +3,8 @@
 
 use rails_array::{BlockGrid, BlockIndex, Grid, Region, Shape};
 use rails_cache::{
-    Action, BlockId, BudgetId, DatasetId, DownstreamId, Fault, Generation, Limits, Lost, Node, NodeConfig, Policy, Purpose, Refusal,
-    UpstreamId,
+    Action, BlockId, BudgetId, DatasetId, DownstreamId, Fault, Generation, Limits, Lost, Node, NodeConfig, Policy,
+    Purpose, Refusal, UpstreamId,
 };
 use std::{sync::Arc, time::Instant};
 

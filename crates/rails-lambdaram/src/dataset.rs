@@ -10,7 +10,10 @@ use crate::{
     wire::{runs_of, split_runs},
 };
 use rails_array::{PlanError, QueryError, Region, Selection, SelectionText, Shape};
-use rails_cache::{Fault, pattern::Pattern, pattern::TellError};
+use rails_cache::{
+    Fault,
+    pattern::{Pattern, TellError},
+};
 use rails_formats::{
     data_type::{DataType, Endianness},
     manifest::{ArrayDescription, Attributes},
@@ -275,7 +278,8 @@ impl Array {
             }
             ReadingError::Failed(Failure { block, fault, text }) => ReadError::Failed {
                 array: summary.description.name.clone(),
-                region: block.map_or_else(|| selection.to_string(), |block| view.grid().region(block.index).to_string()),
+                region: block
+                    .map_or_else(|| selection.to_string(), |block| view.grid().region(block.index).to_string()),
                 fault,
                 reason: text,
             },

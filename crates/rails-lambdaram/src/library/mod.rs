@@ -75,12 +75,7 @@ pub enum DescribeError {
 
 impl Library {
     pub(crate) fn new(node: &Arc<Node>, source: Source) -> Arc<Self> {
-        Arc::new(Self {
-            node: Arc::clone(node),
-            source,
-            described: Mutex::default(),
-            links: AtomicU32::new(0),
-        })
+        Arc::new(Self { node: Arc::clone(node), source, described: Mutex::default(), links: AtomicU32::new(0) })
     }
 
     pub(crate) fn node(&self) -> &Arc<Node> {

@@ -8,10 +8,7 @@ use super::{
 use crate::{
     encoding::{self, Coder},
     node::{Landed, Node, OpenGrid},
-    wire::{
-        BlockHeader, DenialReason, Hello, NodeId, RefusedReason, Run, ServerMessage, Urgency, VERSION,
-        WireFault,
-    },
+    wire::{BlockHeader, DenialReason, Hello, NodeId, RefusedReason, Run, ServerMessage, Urgency, VERSION, WireFault},
 };
 use bytes::Bytes;
 use rails_array::Selection;
@@ -469,8 +466,8 @@ impl ReaderLink {
         }
     }
 
-    /// The connection is gone: other links take over what they can. Questions are asked again on the
-    /// next one.
+    /// The connection is gone: other links take over what they can. Questions are asked again on
+    /// the next one.
     fn lost(&self, fallback: &Weak<dyn Fallback>) {
         self.state().status = LinkStatus::Idle;
         self.lose_credit();

@@ -10,8 +10,8 @@ use crate::{
     library::{Library, Peer},
     node::{Failure, Lease, Node, OpenGrid, Outlet, Pinned, Receiver},
     wire::{
-        BlockHeader, Denial, DenialReason, Encoding, Encodings, Handle, ReaderFrame, RefusedReason,
-        Run, ServerFrame, Urgency, VERSION, Welcome, WireFault, check_description, runs_of,
+        BlockHeader, Denial, DenialReason, Encoding, Encodings, Handle, ReaderFrame, RefusedReason, Run, ServerFrame,
+        Urgency, VERSION, Welcome, WireFault, check_description, runs_of,
     },
 };
 use bytes::Bytes;
@@ -266,14 +266,8 @@ impl ServerLink {
         if let Some(served) = self.state().handles.get_mut(&key.0) {
             served.chooser.record(wanted, block_bytes, message.len() - BlockHeader::BYTES, took);
         }
-        let header = BlockHeader {
-            handle: key.0,
-            block: key.1,
-            is_push,
-            encoding,
-            block_bytes: block_bytes as u32,
-            crc,
-        };
+        let header =
+            BlockHeader { handle: key.0, block: key.1, is_push, encoding, block_bytes: block_bytes as u32, crc };
         header.write(message.first_chunk_mut().expect("a message begins with a header"));
         message.into()
     }
@@ -307,10 +301,11 @@ impl ServerLink {
             }
             ReaderFrame::Describe { question, dataset } => {
                 let described = self.library.describe(&dataset, &self.peer).await;
-                let description = described.map_err(Denial::from).and_then(|described| match check_description(&described) {
-                    Ok(()) => Ok((*described).clone()),
-                    Err(error) => Err(Denial { reason: DenialReason::Source, text: words(&error) }),
-                });
+                let description =
+                    described.map_err(Denial::from).and_then(|described| match check_description(&described) {
+                        Ok(()) => Ok((*described).clone()),
+                        Err(error) => Err(Denial { reason: DenialReason::Source, text: words(&error) }),
+                    });
                 self.answer(ServerFrame::Described { question, description });
             }
             ReaderFrame::Open { handle, dataset, array, grid, generation } => {
@@ -373,9 +368,8 @@ impl ServerLink {
                     let blocks = blocks_of(&grid, &blocks)?;
                     let downstream = self.downstream();
                     // An array that has ended has no blocks to tell of.
-                    let _ = self
-                        .node
-                        .about_downstream(|node, _| node.downstream_holds(downstream, budget, blocks, holds));
+                    let _ =
+                        self.node.about_downstream(|node, _| node.downstream_holds(downstream, budget, blocks, holds));
                 }
             }
             ReaderFrame::Fate { handle, used, unused } => self.present(handle, |presender, node, now| {

@@ -17,19 +17,20 @@ mod reading;
 mod slots;
 
 use crate::wire::{BudgetStatus, GridOf, NodeId, NodeStatus};
-pub(crate) use core::ReaderKey;
 use core::Core;
+pub(crate) use core::ReaderKey;
 use effects::Effects;
 pub(crate) use failure::Failure;
 pub(crate) use grid::{GridKey, Lease, OpenGrid, Upstream};
 pub(crate) use pinned::{Outlet, Pinned, Receiver};
-pub(crate) use reading::ReadingError;
 use rails_array::{BlockGrid, BlockIndex, Grid, GridError, Region, Selection, Shape};
 use rails_bind::memory::MemoryError;
 use rails_cache::{
-    self as cache, BlockId, BudgetId, DeclareError, DownstreamId, Fault, Limits, NodeConfig, Policy, RequestId, UpstreamId,
+    self as cache, BlockId, BudgetId, DeclareError, DownstreamId, Fault, Limits, NodeConfig, Policy, RequestId,
+    UpstreamId,
 };
 use rails_formats::{data_type::DataType, manifest::ArrayDescription};
+pub(crate) use reading::ReadingError;
 use slots::{BlockBytes, SlotMemory, SlotTable};
 use std::{
     num::NonZeroU64,
@@ -166,7 +167,9 @@ impl Node {
         let layout = Arc::new(Grid::new(blocks));
         let name = array.name.as_str().into();
         let (dtype, shape, upstream) = (array.dtype, array.shape.clone(), Arc::clone(upstream));
-        self.step(|core, _| core.open_grid(key, |id| OpenGrid::new(id, key.clone(), layout, dtype, shape, name, upstream)))
+        self.step(|core, _| {
+            core.open_grid(key, |id| OpenGrid::new(id, key.clone(), layout, dtype, shape, name, upstream))
+        })
     }
 
     /// The memory of an application for an array. An application has one budget for each array.
@@ -326,10 +329,7 @@ impl Node {
     }
 
     /// Tells the protocol of something that concerns a node downstream.
-    pub(crate) fn about_downstream<T>(
-        self: &Arc<Self>,
-        event: impl FnOnce(&mut cache::Node, Instant) -> T,
-    ) -> T {
+    pub(crate) fn about_downstream<T>(self: &Arc<Self>, event: impl FnOnce(&mut cache::Node, Instant) -> T) -> T {
         self.step(|core, now| event(&mut core.protocol, now))
     }
 

@@ -25,10 +25,10 @@ mod rate;
 mod shared;
 mod threads;
 
+pub use crate::wire::Urgency;
 pub use error::StorageError;
 pub use figures::{SourceFigures, StorageFigures};
 pub use gap::GapMeter;
-pub use crate::wire::Urgency;
 pub use options::StorageOptions;
 pub use rails_formats::reader::NoThread;
 pub use shared::ReadTicket;

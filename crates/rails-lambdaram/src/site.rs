@@ -236,7 +236,7 @@ impl Site {
                     Dialer::Rails { rails: rails.clone(), pairing, options: Box::new(stream) }
                 }
                 LinkTransport::Celeritas => {
-                    Dialer::Celeritas { addresses: names.concat(), options: options.celeritas(&security) }
+                    Dialer::Celeritas { addresses: names.concat(), options: Box::new(options.celeritas(&security)) }
                 }
             };
             peers.push(RemotePeer { name: node.to_string().into(), dialer, runtime });

@@ -189,10 +189,9 @@ impl Library {
 
     /// Has blocks ready where they come from.
     pub(crate) fn warm(&self, grid: &Arc<OpenGrid>, runs: impl Iterator<Item = Vec<Run>>) {
-        match &self.source {
-            Source::Remote(remote) => remote.warm(grid, runs),
-            // Files are as near as they can be.
-            _ => {}
+        // Files are as near as they can be.
+        if let Source::Remote(remote) = &self.source {
+            remote.warm(grid, runs);
         }
     }
 

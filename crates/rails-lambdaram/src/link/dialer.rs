@@ -11,7 +11,7 @@ pub(crate) enum Dialer {
     /// A stream with these lanes.
     Rails { rails: Rails, pairing: Pairing, options: Box<StreamOptions> },
     /// One connection of Celeritas, to the first of these addresses that answers.
-    Celeritas { addresses: Vec<LaneAddress>, options: CeleritasOptions },
+    Celeritas { addresses: Vec<LaneAddress>, options: Box<CeleritasOptions> },
     #[cfg(test)]
     Simulated(crate::simulation::SimulatedNode),
 }

@@ -67,7 +67,7 @@ pub(crate) enum OpenGridError {
     #[error(transparent)]
     Grid(#[from] GridError),
     #[error("the array has the shape {shape}, and the region {region} is not within it")]
-    Outside { shape: Shape, region: Region },
+    Outside { shape: String, region: String },
     #[error(transparent)]
     Declare(#[from] DeclareError),
     #[error("the node caches {max} arrays and views already, and readers use all of them")]
@@ -161,7 +161,7 @@ impl Node {
         if let Some(region) = region
             && !region.is_within(&array.shape)
         {
-            return Err(OpenGridError::Outside { shape: array.shape.clone(), region: region.clone() });
+            return Err(OpenGridError::Outside { shape: array.shape.to_string(), region: region.to_string() });
         }
         let blocks = BlockGrid::new(region.clone().unwrap_or(whole), block_shape.clone())?;
         let layout = Arc::new(Grid::new(blocks));

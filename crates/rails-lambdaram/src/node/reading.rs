@@ -24,6 +24,12 @@ struct Letters {
     is_closed: bool,
 }
 
+/// The blocks that have come since the last look, and the end if it has come.
+struct News {
+    blocks: Vec<Pinned>,
+    end: Option<Result<(), Failure>>,
+}
+
 /// Why a read failed.
 #[derive(Debug)]
 pub(crate) enum ReadingError {
@@ -65,7 +71,7 @@ impl Node {
         grid.upstream.reading(grid, selection);
         loop {
             coop::consume_budget().await;
-            let (blocks, end) = poll_fn(|context| mailbox.poll(context)).await;
+            let News { blocks, end } = poll_fn(|context| mailbox.poll(context)).await;
             for pinned in &blocks {
                 let plan = CopyPlan::new(&grid.region(pinned.block.index), selection, grid.dtype.bytes())
                     .expect("a selection of the grid's rank fits its blocks");
@@ -82,7 +88,7 @@ impl Node {
 }
 
 impl Mailbox {
-    fn poll(&self, context: &mut Context<'_>) -> Poll<(Vec<Pinned>, Option<Result<(), Failure>>)> {
+    fn poll(&self, context: &mut Context<'_>) -> Poll<News> {
         let mut letters = self.letters();
         if letters.blocks.is_empty() && letters.end.is_none() {
             let past = letters.waker.replace(context.waker().clone());
@@ -90,7 +96,7 @@ impl Mailbox {
             drop(past);
             return Poll::Pending;
         }
-        Poll::Ready((mem::take(&mut letters.blocks), letters.end.take()))
+        Poll::Ready(News { blocks: mem::take(&mut letters.blocks), end: letters.end.take() })
     }
 
     /// Ends the read, and gives the blocks back that nobody will copy.

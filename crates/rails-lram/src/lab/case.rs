@@ -32,6 +32,8 @@ pub(crate) enum Case {
     Open,
     /// The globe from one server and from two with copies, each behind half of the rate
     Replicas,
+    /// The globe from xarray, by LambdaRAM's package for Python (see `--wheel`)
+    Xarray,
     /// The globe's steps in a random order, with a cache and without prefetching
     Random,
 }
@@ -116,6 +118,7 @@ impl Case {
                 Contender { servers: 2, share_of_rate: 2, ..ours("two servers", Served::Wind) },
                 Contender { share_of_rate: 2, ..ours("one server", Served::Wind) },
             ],
+            Self::Xarray => vec![ours(LAMBDARAM, Served::Wind), rival(XARRAY, Rival::Xarray, Served::Wind)],
             Self::Random => {
                 let order = || {
                     let mut steps: Vec<usize> = (0..STEPS).collect();
@@ -164,6 +167,7 @@ impl Case {
             Self::Loss => vec![within("loss 0.001", "no loss", 0.03), within("loss 0.01", "no loss", 0.1)],
             Self::Open => vec![Goal::new(LAMBDARAM, Measure::Seconds(3.0 * rtt.as_secs_f64() + 0.02))],
             Self::Replicas => vec![Goal::new("two servers", Measure::Faster { than: vec!["one server"], ratio: 1.8 })],
+            Self::Xarray => vec![within(XARRAY, LAMBDARAM, 0.15)],
             Self::Random => {
                 vec![within(LAMBDARAM, "without prefetching", 0.05), Goal::new(LAMBDARAM, Measure::Waste(0.02))]
             }
@@ -213,6 +217,7 @@ const EXPERT_TILE: &str = "TensorStore, all asked first, 91x135";
 const ZARR: &str = "zarr-python, obstore";
 const DASK: &str = "xarray, dask, 16 threads";
 const MOUNT: &str = "rclone mount, rows by pread";
+const XARRAY: &str = "LambdaRAM from xarray";
 const COMPUTING: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

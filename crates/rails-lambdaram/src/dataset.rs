@@ -6,11 +6,14 @@ use crate::{
     library::OpenError,
     link::words,
     node::{Failure, ReadingError},
-    site::SiteInner,
+    opened::OpenSite,
     wire::{runs_of, split_runs},
 };
 use rails_array::{PlanError, QueryError, Region, Selection, SelectionText, Shape};
-use rails_cache::{Fault, pattern::Pattern, pattern::TellError};
+use rails_cache::{
+    Fault,
+    pattern::{Pattern, TellError},
+};
 use rails_formats::{
     data_type::{DataType, Endianness},
     manifest::{ArrayDescription, Attributes},
@@ -21,7 +24,7 @@ use std::sync::Arc;
 /// [`Site::dataset`](crate::Site::dataset) opens it as it is then.
 #[derive(Debug, Clone)]
 pub struct Dataset {
-    site: Arc<SiteInner>,
+    site: Arc<OpenSite>,
     description: Arc<DatasetDescription>,
 }
 
@@ -130,7 +133,7 @@ pub struct Explanation {
 }
 
 impl Dataset {
-    pub(crate) fn new(site: &Arc<SiteInner>, description: Arc<DatasetDescription>) -> Self {
+    pub(crate) fn new(site: &Arc<OpenSite>, description: Arc<DatasetDescription>) -> Self {
         Self { site: Arc::clone(site), description }
     }
 
@@ -275,7 +278,8 @@ impl Array {
             }
             ReadingError::Failed(Failure { block, fault, text }) => ReadError::Failed {
                 array: summary.description.name.clone(),
-                region: block.map_or_else(|| selection.to_string(), |block| view.grid().region(block.index).to_string()),
+                region: block
+                    .map_or_else(|| selection.to_string(), |block| view.grid().region(block.index).to_string()),
                 fault,
                 reason: text,
             },

@@ -11,6 +11,7 @@ mod grids;
 mod library;
 mod link;
 mod node;
+mod opened;
 mod options;
 mod server;
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! The command line.
 
 use crate::commands::{demo, describe, explain, get, import, ls, serve, status, top, warm};
+#[cfg(feature = "lab")]
+use crate::lab;
 use anyhow::Result;
 use clap::{ArgAction, Parser, Subcommand};
 use rails_cli::{exit::Exit, logs, stop::Stopped};
@@ -31,6 +33,11 @@ enum Command {
     Explain(explain::Args),
     Import(import::Args),
     Demo(demo::Args),
+    #[cfg(feature = "lab")]
+    Lab(lab::Args),
+    #[cfg(feature = "lab")]
+    #[command(hide = true)]
+    LabReader(lab::ReaderArgs),
 }
 
 impl Cli {
@@ -55,6 +62,10 @@ impl Cli {
             Command::Explain(args) => explain::run(args),
             Command::Import(args) => import::run(args),
             Command::Demo(args) => demo::run(args),
+            #[cfg(feature = "lab")]
+            Command::Lab(args) => lab::run(&args),
+            #[cfg(feature = "lab")]
+            Command::LabReader(args) => lab::read(&args),
         };
         ended.or_else(|error| match error.downcast_ref() {
             Some(Stopped(signal)) => Ok(Exit::Signal(*signal)),

@@ -11,6 +11,8 @@
 mod cli;
 mod commands;
 mod demo_data;
+#[cfg(feature = "lab")]
+mod lab;
 mod output;
 mod site;
 mod slabs;

@@ -9,6 +9,7 @@ mod fuzz;
 mod lab;
 mod plan;
 mod programs;
+mod python;
 mod runs;
 mod setup;
 mod shell;
@@ -102,6 +103,16 @@ enum Command {
     /// A file may name the items of the modules that hold it; re-exports and tests do not count.
     /// The exit code is 1 if there is a circle.
     Circles,
+    /// Build the Python package, and run its tests
+    ///
+    /// Needs Python 3.10 or newer, and PyPI or a mirror for pip. The environment of its own lies in
+    /// target/python; `PYTHON` names the interpreter that it is made of. Without one, nothing is
+    /// tested, which is said loudly.
+    Python {
+        /// Passed to pytest
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Measure rails against its rivals over shaped links (needs root: it makes network namespaces)
     Bench {
         /// Passed to `rails-bench compare`
@@ -134,6 +145,7 @@ fn run(command: Command) -> Result<Exit> {
         },
         Command::Fuzz { targets, seconds, jobs, replay: None } => fuzz::fuzz(&targets, seconds, jobs),
         Command::Circles => circles::circles(),
+        Command::Python { args } => python::python(&args),
         Command::Soak { args } => as_root("soak", "soak", args),
         Command::Bench { args } => as_root("bench", "compare", args),
     }

@@ -75,12 +75,7 @@ pub enum DescribeError {
 
 impl Library {
     pub(crate) fn new(node: &Arc<Node>, source: Source) -> Arc<Self> {
-        Arc::new(Self {
-            node: Arc::clone(node),
-            source,
-            described: Mutex::default(),
-            links: AtomicU32::new(0),
-        })
+        Arc::new(Self { node: Arc::clone(node), source, described: Mutex::default(), links: AtomicU32::new(0) })
     }
 
     pub(crate) fn node(&self) -> &Arc<Node> {
@@ -240,14 +235,6 @@ impl Library {
     pub(crate) fn count_link(self: &Arc<Self>) -> CountedLink {
         self.links.fetch_add(1, Ordering::Relaxed);
         CountedLink(Arc::clone(self))
-    }
-
-    /// Warnings about the datasets, for people.
-    pub(crate) fn local(&self) -> Option<&Arc<Local>> {
-        match &self.source {
-            Source::Local(local) => Some(local),
-            _ => None,
-        }
     }
 
     fn described(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<DatasetDescription>>> {

@@ -28,13 +28,7 @@ struct Busy {
 
 impl Meter {
     pub(super) fn new() -> Self {
-        Self {
-            round_trips: [Duration::MAX; 2],
-            round_trip_since: None,
-            busy: None,
-            rates: [0; 2],
-            rate_since: None,
-        }
+        Self { round_trips: [Duration::MAX; 2], round_trip_since: None, busy: None, rates: [0; 2], rate_since: None }
     }
 
     /// A question was answered after that time.

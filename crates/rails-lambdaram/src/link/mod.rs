@@ -4,7 +4,8 @@
 //! - `meter`: the round trip and the rate of a link;
 //! - `reader_protocol`: a link as the node that reads sees it, without I/O; `reader`: its driver;
 //! - `remote`: the links to one or several nodes that serve the same datasets;
-//! - `server_queue`: the blocks that a peer has asked for; `server`: one link of a node that serves.
+//! - `server_queue`: the blocks that a peer has asked for; `server`: one link of a node that
+//!   serves.
 
 mod carrier;
 mod dialer;

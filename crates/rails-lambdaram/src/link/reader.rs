@@ -6,12 +6,9 @@ use super::{
     reader_protocol::{Answer, Event, Question, ReaderProtocol},
 };
 use crate::{
-    encoding,
+    encoding::{self, Coder},
     node::{Landed, Node, OpenGrid},
-    wire::{
-        BlockHeader, DenialReason, Hello, NodeId, RefusedReason, Run, ServerMessage, Urgency, VERSION,
-        WireFault,
-    },
+    wire::{BlockHeader, DenialReason, Hello, NodeId, RefusedReason, Run, ServerMessage, Urgency, VERSION, WireFault},
 };
 use bytes::Bytes;
 use rails_array::Selection;
@@ -202,13 +199,13 @@ impl ReaderLink {
     /// Tells the peer about the memory of this node, if the peer sends blocks unasked.
     fn tell(&self, grid: &Arc<OpenGrid>) {
         let (Some(upstream), Some(node)) = (self.presends, self.node.upgrade()) else { return };
-        let (credit, is_up) = {
-            let state = self.state();
-            (state.protocol.credit(grid), state.status == LinkStatus::Up)
-        };
+        let mut state = self.state();
+        let credit = state.protocol.credit(grid);
         // Credit that is on its way when the link is lost would be nobody's.
-        if is_up && let Some(news) = node.presend_news(upstream, grid, credit) {
-            self.state().protocol.tell(grid, news);
+        if state.status == LinkStatus::Up
+            && let Some(news) = node.presend_news(upstream, grid, credit)
+        {
+            state.protocol.tell(grid, news);
         }
     }
 
@@ -360,6 +357,7 @@ impl ReaderLink {
         // A peer that accepts connections and says nothing is none of ours.
         let greeted_by = Instant::now() + self.patience;
         let mut is_greeted = false;
+        let mut coder = Coder::default();
         loop {
             let message = if is_greeted {
                 receiver.recv().await
@@ -391,16 +389,16 @@ impl ReaderLink {
                 }
                 Ok(Event::Refused { reason, text }) => return refusal(reason, &text),
                 Ok(_) if !is_greeted => return "the peer does not answer the greeting first".into(),
-                Ok(event) => self.happened(event).await,
+                Ok(event) => self.happened(event, &mut coder).await,
             }
         }
     }
 
-    async fn happened(&self, event: Event) {
+    async fn happened(&self, event: Event, coder: &mut Coder) {
         let Some(node) = self.node.upgrade() else { return };
         match event {
             Event::Block { grid, block, header, payload, was_wanted } => {
-                let landed = self.land(&node, &grid, block, &header, &payload).await;
+                let landed = self.land(&node, &grid, block, &header, &payload, coder).await;
                 if header.is_push && !was_wanted && landed == Landed::Unwanted {
                     self.state().protocol.not_taken(&grid, block);
                 }
@@ -443,9 +441,10 @@ impl ReaderLink {
         block: BlockId,
         header: &BlockHeader,
         payload: &Bytes,
+        coder: &mut Coder,
     ) -> Landed {
         let element_bytes = grid.dtype.bytes() as usize;
-        let decoded = encoding::decode(payload, element_bytes, header.encoding, header.block_bytes as usize);
+        let decoded = coder.decode(payload, element_bytes, header.encoding, header.block_bytes as usize);
         let mut bytes = match decoded {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -467,8 +466,8 @@ impl ReaderLink {
         }
     }
 
-    /// The connection is gone: other links take over what they can. Questions are asked again on the
-    /// next one.
+    /// The connection is gone: other links take over what they can. Questions are asked again on
+    /// the next one.
     fn lost(&self, fallback: &Weak<dyn Fallback>) {
         self.state().status = LinkStatus::Idle;
         self.lose_credit();

@@ -84,17 +84,40 @@ pub(crate) enum Answer {
 #[derive(Debug)]
 pub(super) enum Event {
     Welcome,
-    Answer { question: u32, answer: Answer },
+    Answer {
+        question: u32,
+        answer: Answer,
+    },
     /// The payload has to be decoded and compared with the header. `was_wanted` tells whether the
     /// block had been asked for.
-    Block { grid: Arc<OpenGrid>, block: BlockId, header: BlockHeader, payload: Bytes, was_wanted: bool },
+    Block {
+        grid: Arc<OpenGrid>,
+        block: BlockId,
+        header: BlockHeader,
+        payload: Bytes,
+        was_wanted: bool,
+    },
     /// Credit comes back.
-    Returned { grid: Arc<OpenGrid>, slots: u32 },
-    Fault { blocks: Vec<BlockId>, fault: WireFault, text: String },
+    Returned {
+        grid: Arc<OpenGrid>,
+        slots: u32,
+    },
+    Fault {
+        blocks: Vec<BlockId>,
+        fault: WireFault,
+        text: String,
+    },
     /// The source of a grid has changed, or the peer does not know the grid: none of these blocks
     /// comes.
-    Ended { grid: Arc<OpenGrid>, blocks: Vec<BlockId>, denial: Option<Denial> },
-    Refused { reason: RefusedReason, text: String },
+    Ended {
+        grid: Arc<OpenGrid>,
+        blocks: Vec<BlockId>,
+        denial: Option<Denial>,
+    },
+    Refused {
+        reason: RefusedReason,
+        text: String,
+    },
     /// The message means nothing here any more.
     Nothing,
 }
@@ -353,7 +376,8 @@ impl ReaderProtocol {
         let mut blocks = Vec::new();
         while self.asked < self.max_asked && blocks.len() < MAX_RUNS {
             let Some(block) = self.queues[urgency as usize].front().copied() else { break };
-            let Some(state) = self.wanted.get_mut(&block).filter(|state| state.asked.is_none() && state.urgency == urgency)
+            let Some(state) =
+                self.wanted.get_mut(&block).filter(|state| state.asked.is_none() && state.urgency == urgency)
             else {
                 self.queues[urgency as usize].pop_front();
                 continue;
@@ -370,7 +394,13 @@ impl ReaderProtocol {
         (!blocks.is_empty()).then(|| ReaderFrame::Get { handle, blocks: runs_of(blocks), urgency })
     }
 
-    fn block(&mut self, header: BlockHeader, payload: Bytes, slot_bytes: u64, now: Instant) -> Result<Event, Violation> {
+    fn block(
+        &mut self,
+        header: BlockHeader,
+        payload: Bytes,
+        slot_bytes: u64,
+        now: Instant,
+    ) -> Result<Event, Violation> {
         if header.handle.0 >= self.next_handle {
             return Err(Violation("a block of a handle that was never named"));
         }

@@ -10,8 +10,8 @@ use crate::{
     library::{Library, Peer},
     node::{Failure, Lease, Node, OpenGrid, Outlet, Pinned, Receiver},
     wire::{
-        BlockHeader, Denial, DenialReason, Encoding, Encodings, Handle, ReaderFrame, RefusedReason,
-        Run, ServerFrame, Urgency, VERSION, Welcome, WireFault, check_description, runs_of,
+        BlockHeader, Denial, DenialReason, Encoding, Encodings, Handle, ReaderFrame, RefusedReason, Run, ServerFrame,
+        Urgency, VERSION, Welcome, WireFault, check_description, runs_of,
     },
 };
 use bytes::Bytes;
@@ -120,7 +120,7 @@ pub(crate) async fn serve(
     let Refusal { reason, text } = refused;
     let frame = ServerFrame::Refused { reason, text: text.clone() };
     // The peer may be gone.
-    let _ = timeout(GREETING_LIMIT, farewell.send(vec![frame.encode()], Priority::HIGHEST)).await;
+    let _ = timeout(GREETING_LIMIT, farewell.send(vec![frame.cut_to_limits().encode()], Priority::HIGHEST)).await;
     let _ = timeout(GREETING_LIMIT, farewell.finish()).await;
     text
 }
@@ -182,7 +182,7 @@ impl ServerLink {
                     work.notified().await;
                     continue;
                 }
-                Some(Outgoing::Frame(frame)) => (vec![frame.encode()], Priority::HIGHEST),
+                Some(Outgoing::Frame(frame)) => (vec![frame.cut_to_limits().encode()], Priority::HIGHEST),
                 // It goes behind the blocks that were sent into the credit.
                 Some(Outgoing::Last(frame)) => (vec![frame.encode()], priority),
                 Some(Outgoing::Block(key, grid, pinned, is_push)) => {
@@ -266,14 +266,8 @@ impl ServerLink {
         if let Some(served) = self.state().handles.get_mut(&key.0) {
             served.chooser.record(wanted, block_bytes, message.len() - BlockHeader::BYTES, took);
         }
-        let header = BlockHeader {
-            handle: key.0,
-            block: key.1,
-            is_push,
-            encoding,
-            block_bytes: block_bytes as u32,
-            crc,
-        };
+        let header =
+            BlockHeader { handle: key.0, block: key.1, is_push, encoding, block_bytes: block_bytes as u32, crc };
         header.write(message.first_chunk_mut().expect("a message begins with a header"));
         message.into()
     }
@@ -307,10 +301,11 @@ impl ServerLink {
             }
             ReaderFrame::Describe { question, dataset } => {
                 let described = self.library.describe(&dataset, &self.peer).await;
-                let description = described.map_err(Denial::from).and_then(|described| match check_description(&described) {
-                    Ok(()) => Ok((*described).clone()),
-                    Err(error) => Err(Denial { reason: DenialReason::Source, text: short(words(&error)) }),
-                });
+                let description =
+                    described.map_err(Denial::from).and_then(|described| match check_description(&described) {
+                        Ok(()) => Ok((*described).clone()),
+                        Err(error) => Err(Denial { reason: DenialReason::Source, text: words(&error) }),
+                    });
                 self.answer(ServerFrame::Described { question, description });
             }
             ReaderFrame::Open { handle, dataset, array, grid, generation } => {
@@ -373,9 +368,8 @@ impl ServerLink {
                     let blocks = blocks_of(&grid, &blocks)?;
                     let downstream = self.downstream();
                     // An array that has ended has no blocks to tell of.
-                    let _ = self
-                        .node
-                        .about_downstream(|node, _| node.downstream_holds(downstream, budget, blocks, holds));
+                    let _ =
+                        self.node.about_downstream(|node, _| node.downstream_holds(downstream, budget, blocks, holds));
                 }
             }
             ReaderFrame::Fate { handle, used, unused } => self.present(handle, |presender, node, now| {
@@ -488,7 +482,7 @@ impl ServerLink {
     fn fault(&self, key: Key, fault: WireFault, text: String) {
         self.drop_blocks([key]);
         let blocks = runs_of([key.1]);
-        self.answer(ServerFrame::Fault { handle: key.0, blocks, fault, text: short(text) });
+        self.answer(ServerFrame::Fault { handle: key.0, blocks, fault, text });
     }
 
     fn tell_stale(&self, handle: Handle) {
@@ -636,7 +630,7 @@ impl Receiver for ForPeer {
 
 impl Refusal {
     fn protocol(text: impl Into<String>) -> Self {
-        Self { reason: RefusedReason::Protocol, text: short(text.into()) }
+        Self { reason: RefusedReason::Protocol, text: text.into() }
     }
 }
 
@@ -645,13 +639,6 @@ fn blocks_of(grid: &OpenGrid, runs: &[Run]) -> Result<Vec<BlockIndex>, Refusal> 
     let blocks = runs.iter().flat_map(|run| run.blocks());
     let known = blocks.map(|block| grid.block_id(block).map(|id| id.index));
     known.collect::<Option<_>>().ok_or_else(|| Refusal::protocol("the array has no such block"))
-}
-
-/// A text that fits a message.
-fn short(mut text: String) -> String {
-    let end = (0..=crate::wire::MAX_TEXT_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    text.truncate(end.unwrap_or(0));
-    text
 }
 
 fn wire_fault(fault: Fault) -> WireFault {

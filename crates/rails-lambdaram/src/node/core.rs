@@ -1,14 +1,18 @@
 //! The state under a node's lock.
 
 use super::{
-    Failure, GridKey, Landed, Lease, Node, OpenGrid, OpenGridError, Outlet, Pinned, Receiver, effects::Effects,
-    element_bytes, failure::words_of, pinned, slots::{BlockBytes, SlotTable},
+    Failure, GridKey, Landed, Lease, Node, OpenGrid, OpenGridError, Outlet, Pinned, Receiver,
+    effects::Effects,
+    element_bytes,
+    failure::words_of,
+    pinned,
+    slots::{BlockBytes, SlotTable},
 };
 use crate::wire::Urgency;
 use rails_array::{BlockIndex, Selection};
 use rails_cache::{
-    self as cache, Action, BlockId, BudgetId, BudgetStats, DatasetId, DeclareError, DownstreamId, Fault, Generation, Limits, Policy,
-    Purpose, Refusal, RequestId, UpstreamId, pattern::Path,
+    self as cache, Action, BlockId, BudgetId, BudgetStats, DatasetId, DeclareError, DownstreamId, Fault, Generation,
+    Limits, Policy, Purpose, Refusal, RequestId, UpstreamId, pattern::Path,
 };
 use std::{collections::HashMap, fmt, sync::Arc, time::Instant};
 
@@ -126,13 +130,14 @@ impl Core {
             match self.protocol.declare_budget(grid.id, limits, policy) {
                 Ok(budget) => {
                     self.budgets.insert(key, budget);
+                    if grid.upstream.presends() {
+                        self.protocol.follow_losses(budget).expect("the budget was declared just now");
+                    }
                     return Ok(budget);
                 }
                 Err(error) => {
-                    let may_help = matches!(
-                        error,
-                        DeclareError::Overcommitted { .. } | DeclareError::TooManyBudgets { .. }
-                    );
+                    let may_help =
+                        matches!(error, DeclareError::Overcommitted { .. } | DeclareError::TooManyBudgets { .. });
                     if !may_help || !self.retire_idle() {
                         return Err(error);
                     }

@@ -80,7 +80,17 @@ impl OpenGrid {
         array_name: Arc<str>,
         upstream: Arc<dyn Upstream>,
     ) -> Self {
-        Self { id, key, layout, dtype, array_shape, array_name, upstream, is_stale: AtomicBool::new(false), users: AtomicU32::new(0) }
+        Self {
+            id,
+            key,
+            layout,
+            dtype,
+            array_shape,
+            array_name,
+            upstream,
+            is_stale: AtomicBool::new(false),
+            users: AtomicU32::new(0),
+        }
     }
 
     /// The block of that number, if the array has it.

@@ -17,19 +17,20 @@ mod reading;
 mod slots;
 
 use crate::wire::{BudgetStatus, GridOf, NodeId, NodeStatus};
-pub(crate) use core::ReaderKey;
 use core::Core;
+pub(crate) use core::ReaderKey;
 use effects::Effects;
 pub(crate) use failure::Failure;
 pub(crate) use grid::{GridKey, Lease, OpenGrid, Upstream};
 pub(crate) use pinned::{Outlet, Pinned, Receiver};
-pub(crate) use reading::ReadingError;
 use rails_array::{BlockGrid, BlockIndex, Grid, GridError, Region, Selection, Shape};
 use rails_bind::memory::MemoryError;
 use rails_cache::{
-    self as cache, BlockId, BudgetId, DeclareError, DownstreamId, Fault, Limits, NodeConfig, Policy, RequestId, UpstreamId,
+    self as cache, BlockId, BudgetId, DeclareError, DownstreamId, Fault, Limits, NodeConfig, Policy, RequestId,
+    UpstreamId,
 };
 use rails_formats::{data_type::DataType, manifest::ArrayDescription};
+pub(crate) use reading::ReadingError;
 use slots::{BlockBytes, SlotMemory, SlotTable};
 use std::{
     num::NonZeroU64,
@@ -166,7 +167,9 @@ impl Node {
         let layout = Arc::new(Grid::new(blocks));
         let name = array.name.as_str().into();
         let (dtype, shape, upstream) = (array.dtype, array.shape.clone(), Arc::clone(upstream));
-        self.step(|core, _| core.open_grid(key, |id| OpenGrid::new(id, key.clone(), layout, dtype, shape, name, upstream)))
+        self.step(|core, _| {
+            core.open_grid(key, |id| OpenGrid::new(id, key.clone(), layout, dtype, shape, name, upstream))
+        })
     }
 
     /// The memory of an application for an array. An application has one budget for each array.
@@ -326,31 +329,22 @@ impl Node {
     }
 
     /// Tells the protocol of something that concerns a node downstream.
-    pub(crate) fn about_downstream<T>(
-        self: &Arc<Self>,
-        event: impl FnOnce(&mut cache::Node, Instant) -> T,
-    ) -> T {
+    pub(crate) fn about_downstream<T>(self: &Arc<Self>, event: impl FnOnce(&mut cache::Node, Instant) -> T) -> T {
         self.step(|core, now| event(&mut core.protocol, now))
     }
 
     /// News for an upstream that may send blocks of a grid unasked: the blocks that were given up,
     /// as many slots as it may use beside those that it has, and the fate of the blocks that it
     /// sent. `None` without a reader.
-    pub(crate) fn presend_news(
-        self: &Arc<Self>,
-        upstream: UpstreamId,
-        grid: &OpenGrid,
-        credit: u32,
-    ) -> Option<PresendNews> {
-        self.step(|core, _| {
-            let budget = core.own_budget(grid)?;
-            core.protocol.follow_losses(budget).ok()?;
-            let max = core.protocol.usage().slots / 4;
-            let granted =
-                if credit < max / 2 { core.protocol.grant_credit(upstream, budget, max - credit) } else { 0 };
-            let lost = core.protocol.take_lost(budget);
-            Some(PresendNews { lost, granted, stats: core.protocol.stats(budget) })
-        })
+    /// It asks the protocol for nothing that has to be carried out, so a caller may hold a lock of
+    /// its own.
+    pub(crate) fn presend_news(&self, upstream: UpstreamId, grid: &OpenGrid, credit: u32) -> Option<PresendNews> {
+        let mut core = self.core();
+        let budget = core.own_budget(grid)?;
+        let max = core.protocol.usage().slots / 4;
+        let granted = if credit < max / 2 { core.protocol.grant_credit(upstream, budget, max - credit) } else { 0 };
+        let lost = core.protocol.take_lost(budget);
+        Some(PresendNews { lost, granted, stats: core.protocol.stats(budget) })
     }
 
     /// An upstream has given credit back.

@@ -59,7 +59,8 @@ impl Node {
         let receiver: Arc<dyn Receiver> = mailbox.clone();
         let request = self.read(reader, grid, selection, &receiver);
         // The budget of a grid ends with it.
-        let request = request.map_err(|_| if grid.is_stale() { ReadingError::Changed } else { ReadingError::Outside })?;
+        let request =
+            request.map_err(|_| if grid.is_stale() { ReadingError::Changed } else { ReadingError::Outside })?;
         let mut open = Open { node: self, request, mailbox: &mailbox, has_ended: false };
         grid.upstream.reading(grid, selection);
         loop {

@@ -66,7 +66,8 @@ impl World {
         let (mut servers, mut nodes) = (Vec::new(), Vec::new());
         for number in 0..random.random_range(1..=2_u8) {
             let node = node(number, random);
-            let library = Library::new(&node, Source::Simulated(SimulatedSource::new(&node, &files, random.next_u64())));
+            let library =
+                Library::new(&node, Source::Simulated(SimulatedSource::new(&node, &files, random.next_u64())));
             let lie = (lies && number == 0).then(|| random.next_u64());
             servers.push(SimulatedNode::new(&library, delay(random), lie));
             nodes.push(node);
@@ -122,12 +123,8 @@ fn remote(node: &Arc<Node>, servers: &[SimulatedNode], presends: bool) -> Arc<Re
         dialer: Dialer::Simulated(server.clone()),
         runtime: Handle::current(),
     });
-    let greeting = Greeting {
-        path: vec![node.id()],
-        application: "simulation".into(),
-        max_block_bytes: 512,
-        slot_bytes: 256,
-    };
+    let greeting =
+        Greeting { path: vec![node.id()], application: "simulation".into(), max_block_bytes: 512, slot_bytes: 256 };
     Remote::new(peers.collect(), &greeting, PATIENCE, presends, node)
 }
 
@@ -226,7 +223,7 @@ async fn run(seed: u64) -> Tally {
     for node in &world.nodes {
         let status = node.status();
         assert_eq!(status.in_transit, 0, "a slot waits for ever: {status:?}");
-        assert_eq!(status.free + status.cached, status.slots, "a slot is lost: {status:?}");
+        assert_eq!(status.free + status.cached + status.credited, status.slots, "a slot is lost: {status:?}");
     }
     all
 }

@@ -135,11 +135,7 @@ impl Upstream for SimulatedUpstream {
     fn close(&self, _: &Arc<OpenGrid>) {}
 
     fn path(&self) -> Path {
-        Path {
-            round_trip: Duration::ZERO,
-            storage_latency: Duration::from_millis(2),
-            bytes_per_second: 100_000_000,
-        }
+        Path { round_trip: Duration::ZERO, storage_latency: Duration::from_millis(2), bytes_per_second: 100_000_000 }
     }
 }
 

@@ -90,8 +90,7 @@ impl SimulatedNode {
         };
         let ((there, there_received), (back, back_received)) = (wire(None), wire(self.0.damage.clone()));
         let (node, library) = (Arc::clone(&self.0.node), Arc::clone(&self.0.library));
-        let served =
-            tokio::spawn(async move { serve(&node, &library, Peer::far(None), back, there_received).await });
+        let served = tokio::spawn(async move { serve(&node, &library, Peer::far(None), back, there_received).await });
         self.0.connections.lock().unwrap().push((connection, served));
         Some((there, back_received))
     }

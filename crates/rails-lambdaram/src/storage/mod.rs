@@ -25,11 +25,11 @@ mod rate;
 mod shared;
 mod threads;
 
+pub use crate::wire::Urgency;
 pub use error::StorageError;
 pub use figures::{SourceFigures, StorageFigures};
 pub use gap::GapMeter;
 pub use options::StorageOptions;
-pub use queue::Urgency;
 pub use rails_formats::reader::NoThread;
 pub use shared::ReadTicket;
 pub use threads::Storage;

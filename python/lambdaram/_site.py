@@ -1,0 +1,134 @@
+"""Sites: where datasets are."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Any, NamedTuple
+
+from ._dataset import Dataset
+from ._errors import NotFound
+from ._opening import Opening
+
+
+class DatasetEntry(NamedTuple):
+    """A dataset in the list of a site."""
+
+    name: str
+    #: The number of arrays.
+    arrays: int
+    #: The size of all elements in bytes.
+    bytes: int
+
+
+def open(
+    address: str | os.PathLike[str],
+    *,
+    memory: int | str = "256MiB",
+    application: str = "default",
+    secret: bytes | str | None = None,
+    secret_file: str | os.PathLike[str] | None = None,
+    insecure: bool = False,
+    prefetch: bool = True,
+    views: bool = True,
+    window: int | str = "32MiB",
+    patience: float = 10.0,
+) -> Site:
+    """Opens the site of an address.
+
+    :param address: nodes that serve, such as ``lram://host/merra`` (a dataset),
+        ``lram://host:7000`` (all of a node), ``lram://10.0.0.1+10.0.1.1/merra`` (a lane to each
+        address), ``lram://east,west/merra`` (two nodes with copies) and
+        ``lram+celeritas://host/merra``; or files of this machine: a dataset file, a file of
+        NetCDF-3, a Zarr folder, a folder of these
+    :param memory: the memory for blocks, in bytes or such as ``"1GiB"``, which is taken at once
+    :param application: blocks of each application have a budget of their own on nodes that serve
+    :param secret: the secret of both ends that protects their links, at least 16 bytes
+    :param secret_file: the file with the secret; a newline at its end does not count
+    :param insecure: links to other machines need no secret
+    :param prefetch: blocks are fetched before they are asked for
+    :param views: a region that is read again and again gets blocks of its own, so that no byte
+        beside it travels
+    :param window: the bytes that may be on their way over one link: twice its rate times its round
+        trip is enough
+    :param patience: how many seconds blocks wait for a node that does not answer
+
+    :raises AddressError: if the text is no address
+    :raises OptionError: if an option has no such value
+    :raises NotFound: if there are no such files
+
+    That no node answers is no error here, but one of the first question.
+    """
+    return Site(
+        Opening(
+            address=os.fspath(address),
+            memory=memory,
+            application=application,
+            secret=secret.encode() if isinstance(secret, str) else secret,
+            secret_file=None if secret_file is None else os.fspath(secret_file),
+            insecure=insecure,
+            prefetch=prefetch,
+            views=views,
+            window=window,
+            patience=patience,
+        )
+    )
+
+
+class Site:
+    """The datasets at one address, and the memory in which this process keeps the blocks that it reads.
+
+    The memory is given back with the last of the site's datasets and arrays. A pickled site is
+    opened again by its address, once for a process.
+    """
+
+    def __init__(self, opening: Opening) -> None:
+        self._opening = opening
+        self._site = opening.open()
+        self._datasets: weakref.WeakValueDictionary[tuple[str, int], Dataset] = weakref.WeakValueDictionary()
+
+    @property
+    def address(self) -> str:
+        """The address, in full."""
+        return self._site.address
+
+    def datasets(self) -> list[DatasetEntry]:
+        """The datasets that this program may read."""
+        return [DatasetEntry(*entry) for entry in self._site.datasets()]
+
+    def dataset(self, name: str | None = None) -> Dataset:
+        """Opens a dataset, as it is now.
+
+        :param name: the name; without one, the dataset that the address names, or the only one
+        :raises NotFound: if there is none of that name
+        """
+        if name is None:
+            name = self._site.dataset_name or self._only_name()
+        dataset = Dataset(self, self._site.dataset(name))
+        return self._datasets.setdefault((dataset.name, dataset.generation), dataset)
+
+    def __getitem__(self, name: str) -> Dataset:
+        return self.dataset(name)
+
+    def status(self) -> dict[str, Any]:
+        """The figures of this process's memory, in slots, and the counters of its reads."""
+        return self._site.status()
+
+    def links(self) -> dict[str, str]:
+        """The nodes that serve, and how their links are. Empty for files of this machine."""
+        return dict(self._site.links())
+
+    def _only_name(self) -> str:
+        names = [entry.name for entry in self.datasets()]
+        if len(names) == 1:
+            return names[0]
+        has = f"it has {', '.join(names)}" if names else "it has none"
+        raise NotFound(f"`{self.address}` names no dataset, and {has}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from ._shared import site
+
+        return site, (self._opening,)
+
+    def __repr__(self) -> str:
+        return f"<lambdaram.Site {self._opening.address}>"

@@ -1,0 +1,101 @@
+//! Servers.
+
+use crate::{
+    error::exception,
+    options::{Size, security},
+    process::{Owned, runtime, wait},
+};
+use pyo3::prelude::*;
+use rails_lambdaram::{
+    ServeError, ServerOptions, Site, SiteError, SiteOptions,
+    catalogue::{Catalogue, OpenLimits},
+};
+use std::{
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
+use tokio::task::spawn_blocking;
+
+/// A listener for nodes that read datasets of this machine's files.
+#[pyclass(frozen, module = "lambdaram._lambdaram")]
+pub(crate) struct Server {
+    /// `None` once it is closed.
+    server: Mutex<Option<Owned<rails_lambdaram::Server>>>,
+    addresses: Vec<String>,
+    datasets: Vec<String>,
+}
+
+/// Serves the datasets of files.
+#[pyfunction]
+#[pyo3(signature = (paths, *, listen, memory, secret, insecure))]
+pub(crate) fn serve(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    listen: Vec<String>,
+    memory: Size,
+    secret: Option<&[u8]>,
+    insecure: bool,
+) -> PyResult<Server> {
+    let site_options = SiteOptions::new().memory(memory.get(py)?);
+    let options = match security(py, secret, insecure)? {
+        Some(security) => ServerOptions::new().security(security),
+        None => ServerOptions::new(),
+    };
+    let started = wait(py, async move {
+        let catalogue = spawn_blocking(move || Catalogue::open(&paths, &OpenLimits::default())).await;
+        let catalogue = catalogue.expect("opening a catalogue does not panic").map_err(SiteError::from)?;
+        let datasets = catalogue.names().map(str::to_owned).collect();
+        let site = Site::of_files(catalogue, site_options)?;
+        let server = rails_lambdaram::Server::bind(&site, &listen, options).await?;
+        Ok::<_, StartError>((server, datasets))
+    })?;
+    let (server, datasets) = started.map_err(|error| match error {
+        StartError::Site(error) => exception(py, &error),
+        StartError::Serve(error) => exception(py, &error),
+    })?;
+    let addresses = server.site_addresses();
+    Ok(Server { server: Mutex::new(Some(Owned::new(server))), addresses, datasets })
+}
+
+#[pymethods]
+impl Server {
+    /// The addresses for `open`, each without a dataset.
+    #[getter]
+    fn addresses(&self) -> Vec<String> {
+        self.addresses.clone()
+    }
+
+    /// The names of the datasets.
+    #[getter]
+    fn datasets(&self) -> Vec<String> {
+        self.datasets.clone()
+    }
+
+    /// Ends the links.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let runtime = runtime(py)?;
+        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| {
+            let _entered = runtime.enter();
+            drop(server);
+        });
+        Ok(())
+    }
+}
+
+enum StartError {
+    Site(SiteError),
+    Serve(ServeError),
+}
+
+impl From<SiteError> for StartError {
+    fn from(error: SiteError) -> Self {
+        Self::Site(error)
+    }
+}
+
+impl From<ServeError> for StartError {
+    fn from(error: ServeError) -> Self {
+        Self::Serve(error)
+    }
+}

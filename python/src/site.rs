@@ -1,0 +1,126 @@
+//! Sites.
+
+use crate::{
+    dataset::Dataset,
+    error::exception,
+    options::{Size, seconds, security},
+    process::{Owned, wait},
+};
+use pyo3::{prelude::*, types::PyDict};
+use rails_lambdaram::{
+    SiteOptions,
+    wire::{BudgetStatus, NodeStatus},
+};
+
+/// The datasets at one address.
+#[pyclass(frozen, module = "lambdaram._lambdaram")]
+pub(crate) struct Site {
+    site: Owned<rails_lambdaram::Site>,
+}
+
+/// Opens the site of an address.
+#[pyfunction]
+#[pyo3(signature = (address, *, memory, application, secret, insecure, prefetch, views, window, patience))]
+#[expect(clippy::too_many_arguments, reason = "they are named, and the package beside gives them")]
+pub(crate) fn open(
+    py: Python<'_>,
+    address: &str,
+    memory: Size,
+    application: &str,
+    secret: Option<&[u8]>,
+    insecure: bool,
+    prefetch: bool,
+    views: bool,
+    window: Size,
+    patience: f64,
+) -> PyResult<Site> {
+    let options = SiteOptions::new().memory(memory.get(py)?).application(application);
+    let options = options.prefetch(prefetch).views(views).window(window.get(py)?).patience(seconds(py, patience)?);
+    let options = match security(py, secret, insecure)? {
+        Some(security) => options.security(security),
+        None => options,
+    };
+    let site = wait(py, rails_lambdaram::Site::open_with(address, options))?;
+    Ok(Site { site: Owned::new(site.map_err(|error| exception(py, &error))?) })
+}
+
+#[pymethods]
+impl Site {
+    /// The address, in full.
+    #[getter]
+    fn address(&self) -> String {
+        self.site.facts().address().to_string()
+    }
+
+    /// The dataset that the address names.
+    #[getter]
+    fn dataset_name(&self) -> Option<&str> {
+        self.site.facts().address().dataset()
+    }
+
+    /// Name, number of arrays and bytes of each dataset.
+    fn datasets(&self, py: Python<'_>) -> PyResult<Vec<(String, u32, u64)>> {
+        let entries = wait(py, self.site.get(py)?.datasets())?.map_err(|error| exception(py, &error))?;
+        Ok(entries.into_iter().map(|entry| (entry.name, entry.arrays, entry.bytes)).collect())
+    }
+
+    /// A dataset, as it is now.
+    fn dataset(&self, py: Python<'_>, name: &str) -> PyResult<Dataset> {
+        let dataset = wait(py, self.site.get(py)?.dataset(name))?;
+        Ok(Dataset::new(dataset.map_err(|error| exception(py, &error))?))
+    }
+
+    /// The figures of this process's memory.
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        status(py, &self.site.get(py)?.status())
+    }
+
+    /// The nodes that serve, and how their links are.
+    fn links(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
+        let links = self.site.get(py)?.links().into_iter();
+        Ok(links.map(|(node, status)| (node.to_string(), status)).collect())
+    }
+}
+
+fn status<'py>(py: Python<'py>, status: &NodeStatus) -> PyResult<Bound<'py, PyDict>> {
+    let figures = PyDict::new(py);
+    let slots = [
+        ("slots", status.slots),
+        ("slot_bytes", status.slot_bytes),
+        ("free", status.free),
+        ("in_transit", status.in_transit),
+        ("cached", status.cached),
+        ("credited", status.credited),
+        ("level", u32::from(status.level)),
+        ("links", status.links),
+    ];
+    for (name, figure) in slots {
+        figures.set_item(name, figure)?;
+    }
+    let budgets = status.budgets.iter().map(|budget| counters(py, budget)).collect::<PyResult<Vec<_>>>()?;
+    figures.set_item("budgets", budgets)?;
+    Ok(figures)
+}
+
+fn counters<'py>(py: Python<'py>, budget: &BudgetStatus) -> PyResult<Bound<'py, PyDict>> {
+    let figures = PyDict::new(py);
+    for (name, text) in [("application", &budget.application), ("dataset", &budget.dataset), ("array", &budget.array)] {
+        figures.set_item(name, text)?;
+    }
+    let counters = [
+        ("hits", budget.hits),
+        ("ahead_hits", budget.ahead_hits),
+        ("late_ahead", budget.late_ahead),
+        ("misses", budget.misses),
+        ("ahead_fetched", budget.ahead_fetched),
+        ("pushed", budget.pushed),
+        ("used", budget.used),
+        ("unused", budget.unused),
+        ("reclaimed", budget.reclaimed),
+        ("failed", budget.failed),
+    ];
+    for (name, count) in counters {
+        figures.set_item(name, count)?;
+    }
+    Ok(figures)
+}

@@ -1,0 +1,244 @@
+"""Everything that goes wrong, as exceptions."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+from conftest import write_climate
+
+import lambdaram
+
+
+def test_addresses_and_options_that_are_wrong(tmp_path):
+    for address, error in [
+        ("", lambdaram.AddressError),
+        ("http://host/merra", lambdaram.AddressError),
+        ("lram://host:0/merra", ValueError),
+        (tmp_path / "none.nc", lambdaram.NotFound),
+        (tmp_path, lambdaram.NotFound),
+    ]:
+        with pytest.raises(error):
+            lambdaram.open(address)
+    for options in [
+        {"memory": "1KiB"},
+        {"memory": "much"},
+        {"patience": -1.0},
+        {"application": ""},
+        {"secret": b"short"},
+        {"secret": b"sixteen bytes or more", "insecure": True},
+        {"secret": b"sixteen bytes or more", "secret_file": "secret"},
+    ]:
+        with pytest.raises(lambdaram.OptionError):
+            lambdaram.open("lram://127.0.0.1:1/merra", **options)
+    with pytest.raises(lambdaram.OptionError, match="protected"):
+        lambdaram.open("lram://192.0.2.1/merra")
+    with pytest.raises(lambdaram.OptionError, match="protected"):
+        lambdaram.serve(write(tmp_path), "0.0.0.0:0")
+
+
+def test_missing_datasets_and_arrays(site):
+    with pytest.raises(lambdaram.NotFound, match="`merra`"):
+        site["merra"]
+    with pytest.raises(KeyError, match="no array `winds`; it has .*wind"):
+        site.dataset()["winds"]
+    assert "winds" not in site.dataset()
+
+
+def test_a_file_that_is_damaged(tmp_path):
+    path = tmp_path / "damaged.nc"
+    path.write_bytes(b"CDF\x01 and no header")
+    with pytest.raises(lambdaram.SourceError, match="damaged.nc"):
+        lambdaram.open(path)
+    assert issubclass(lambdaram.SourceError, OSError)
+
+
+def test_a_node_that_does_not_answer():
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    site = lambdaram.open(f"lram://127.0.0.1:{port}/merra", memory="16MiB", patience=0.5)
+    with pytest.raises(ConnectionError, match=f"127.0.0.1:{port}"):
+        site.dataset()
+
+
+def test_a_secret_of_both_ends(climate_file, tmp_path):
+    file = tmp_path / "secret"
+    file.write_text("sixteen bytes or more\n")
+    with lambdaram.serve(climate_file, secret_file=file) as server:
+        opened = lambdaram.open(server.address(), secret=b"sixteen bytes or more", memory="16MiB")
+        assert opened.dataset()["depth"][()] == 12.5
+        with pytest.raises(TypeError, match="secret_file"):
+            pickle.dumps(opened)
+        by_file = lambdaram.open(server.address(), secret_file=file, memory="16MiB")
+        assert pickle.loads(pickle.dumps(by_file)).dataset().name == "climate"
+        stranger = lambdaram.open(
+            server.address(), secret=b"another secret of some length", memory="16MiB", patience=1.0
+        )
+        with pytest.raises(lambdaram.Unreachable):
+            stranger.dataset()
+        assert "sixteen" not in repr(opened) + repr(opened._opening)
+
+
+@pytest.mark.parametrize("is_served", [False, True])
+def test_a_changed_source(tmp_path, is_served):
+    path = write(tmp_path)
+    server = lambdaram.serve(path) if is_served else None
+    site = lambdaram.open(server.address() if server else path, memory="16MiB", prefetch=False)
+    before = site.dataset()
+    first = before["wind"][0, 0]
+    replacement = tmp_path / "new"
+    write_climate(replacement, seed=1)
+    os.replace(replacement, path)
+    with pytest.raises(lambdaram.Changed):
+        for _ in range(200):
+            before["wind"][23]
+            time.sleep(0.05)
+    after = site.dataset()
+    assert after.generation > before.generation
+    assert not np.array_equal(after["wind"][0, 0], first)
+    with pytest.raises(lambdaram.Changed):
+        pickle.loads(pickle.dumps(before["wind"]))
+
+
+class Relay:
+    """A relay to a server that can hold everything back."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.is_stalled = False
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"lram://127.0.0.1:{self.listener.getsockname()[1]}/climate"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self) -> None:
+        while True:
+            try:
+                near, _ = self.listener.accept()
+            except OSError:
+                return
+            far = socket.create_connection(("127.0.0.1", self.port))
+            for source, goal in [(near, far), (far, near)]:
+                threading.Thread(target=self.relay, args=(source, goal), daemon=True).start()
+
+    def relay(self, source: socket.socket, goal: socket.socket) -> None:
+        with source:
+            try:
+                while data := source.recv(65536):
+                    while self.is_stalled:
+                        time.sleep(0.01)
+                    goal.sendall(data)
+                goal.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass
+
+    def __enter__(self) -> Relay:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.is_stalled = False
+        # A listener that is closed alone would go on to wait.
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
+def test_reads_wait_without_the_lock(server, elements):
+    # The threads of the relay are Python's, and run while this one waits.
+    with Relay(int(server.addresses[0].rpartition(":")[2])) as relay:
+        wind = lambdaram.open(relay.address, memory="16MiB").dataset()["wind"]
+        assert np.array_equal(wind[5:9], elements["wind"][5:9])
+
+
+def test_an_interrupted_read(server):
+    with Relay(int(server.addresses[0].rpartition(":")[2])) as relay:
+        wind = lambdaram.open(relay.address, memory="16MiB", patience=60.0).dataset()["wind"]
+        wind[0]
+        relay.is_stalled = True
+        sent = []
+
+        def interrupt() -> None:
+            time.sleep(0.5)
+            sent.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        interrupter = threading.Thread(target=interrupt)
+        interrupter.start()
+        with pytest.raises(KeyboardInterrupt):
+            wind[23]
+        # 200 ms are promised; this machine may be busy.
+        assert time.monotonic() - sent[0] < 2
+        interrupter.join()
+        relay.is_stalled = False
+        # The read was given up, and the next one is served.
+        assert wind[23].shape == (5, 60, 90)
+
+
+def test_a_fork(site, elements):
+    wind = site.dataset()["wind"]
+    wind[0]
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            try:
+                wind[1]
+            except lambdaram.Forked as error:
+                assert "open it again" in str(error)
+                again = wind.reopened()
+                status = 0 if np.array_equal(again[1], elements["wind"][1]) else 2
+        finally:
+            # Without pytest's end, and with that of the objects.
+            del wind, site
+            os._exit(status)
+    deadline = time.monotonic() + 60
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            pytest.fail("the child of a fork hangs")
+        time.sleep(0.01)
+    assert os.waitstatus_to_exitcode(ended[1]) == 0
+    assert np.array_equal(wind[1], elements["wind"][1])
+
+
+def test_an_interpreter_ends_during_a_read(server):
+    """A thread that waits for a dead node keeps no program from ending."""
+    program = f"""
+        import lambdaram, socket, threading, time
+        listener = socket.create_server(("127.0.0.1", 0))
+        address = "lram://127.0.0.1:%d/x" % listener.getsockname()[1]
+        site = lambdaram.open(address, memory="16MiB", patience=60.0)
+        served = lambdaram.open({server.address()!r}, memory="16MiB").dataset()["wind"]
+        threading.Thread(target=site.dataset, daemon=True).start()
+        time.sleep(0.3)
+        print(served[0].shape)
+    """
+    ended = subprocess.run(
+        [sys.executable, "-I", "-c", textwrap.dedent(program)], capture_output=True, timeout=60, text=True
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "(5, 60, 90)\n", "")
+
+
+def test_a_closed_server(climate_file):
+    server = lambdaram.serve(climate_file)
+    site = lambdaram.open(server.address(), memory="16MiB", patience=0.5)
+    wind = site.dataset()["wind"]
+    wind[0, 0]
+    server.close()
+    with pytest.raises(lambdaram.Unreachable):
+        for time_step in range(24):
+            wind[time_step]
+
+
+def write(folder) -> str:
+    path = folder / "climate.nc"
+    write_climate(path)
+    return path

@@ -153,7 +153,7 @@ fn run(command: Command) -> Result<Exit> {
 
 const DEMO: &str = "\
 `cargo xtask demo` moves a file over this machine's loopback rails (no root needed, and no package). Its arguments are
-those of `rails-bench demo`, and take some more crates to build.";
+those of `rails-bench demo`, and take some more crates to build. `cargo xtask demo lambdaram` reads far arrays.";
 
 /// Runs a command that makes network namespaces.
 fn as_root(command: &str, subcommand: &str, args: Vec<String>) -> Result<Exit> {

@@ -9,8 +9,8 @@ use rails::{
 };
 use std::{collections::BTreeSet, error::Error, fs};
 
-/// The pages whose code the documentation tests of the crate compile.
-const TESTED_BY_RUSTDOC: [&str; 2] = ["celeritas.md", "placement.md"];
+/// The pages whose code the documentation tests of crates compile.
+const TESTED_BY_RUSTDOC: [&str; 3] = ["celeritas.md", "lambdaram.md", "placement.md"];
 
 #[test]
 fn code_of_the_pages_is_compiled() {

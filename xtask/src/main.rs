@@ -20,6 +20,9 @@ fn main() -> ExitCode {
     cargo.arg("run").arg("--manifest-path").arg(root.join("Cargo.toml"));
     match args.as_slice() {
         [demo] if demo == "demo" => cargo.args(PROFILE).args(DEMO),
+        [demo, which, rest @ ..] if demo == "demo" && which == "lambdaram" => {
+            cargo.args(PROFILE).args(LAMBDARAM).args(["--", "demo"]).args(rest)
+        }
         // Flags take the command line, which a first look is built without.
         [demo, ..] if demo == "demo" => cargo.args(PROFILE).args(DEMO).args(["--features", "cli", "--"]).args(&args),
         _ => cargo.args(SUITES).args(&args),
@@ -35,6 +38,9 @@ const PROFILE: [&str; 2] = ["--profile", "demo"];
 /// Without the command line, hwloc, TLS, encryption and files of machines: a first look needs none
 /// of them.
 const DEMO: [&str; 3] = ["--package", "rails-bench", "--no-default-features"];
+
+/// The demo of far arrays takes neither TLS, encryption nor Zarr.
+const LAMBDARAM: [&str; 3] = ["--package", "rails-lram", "--no-default-features"];
 
 const SUITES: [&str; 4] = ["--quiet", "--package", "xtask-suites", "--"];
 

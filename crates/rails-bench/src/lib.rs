@@ -15,23 +15,12 @@ mod batch;
 mod config;
 mod demo;
 mod endpoint;
-mod exit;
 mod machine;
 mod placement;
-mod print;
 mod progress;
 mod report;
-mod reset;
 mod side;
-mod stop;
-mod thread;
 mod turn;
-
-#[cfg(feature = "cli")]
-mod bar;
-#[cfg(not(feature = "cli"))]
-#[path = "no_bar.rs"]
-mod bar;
 
 #[cfg(feature = "cli")]
 mod admission;
@@ -39,8 +28,6 @@ mod admission;
 mod cli;
 #[cfg(feature = "cli")]
 mod commands;
-#[cfg(feature = "cli")]
-mod duration;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -49,26 +36,15 @@ mod journal;
 #[cfg(feature = "lab")]
 mod lab;
 #[cfg(feature = "cli")]
-mod logs;
-#[cfg(feature = "cli")]
 mod measure;
 #[cfg(feature = "cli")]
-mod output_file;
-#[cfg(feature = "cli")]
 mod purpose;
-#[cfg(feature = "cli")]
-mod rate;
-#[cfg(feature = "cli")]
-mod secret;
-#[cfg(feature = "cli")]
-mod size;
-#[cfg(feature = "tls")]
-mod tls;
-#[cfg(all(feature = "cli", not(feature = "tls")))]
-#[path = "no_tls.rs"]
-mod tls;
 
 #[cfg(feature = "cli")]
 pub use cli::Cli;
 pub use demo::demo;
-pub use exit::{Exit, Signal, explain};
+pub use rails_cli::exit::{Exit, Signal, explain};
+use rails_cli::{bar, exit, print, reset, stop, thread};
+// The parts that other programs share stand beside those of this one.
+#[cfg(feature = "cli")]
+use rails_cli::{duration, logs, output_file, rate, secret, size, tls};

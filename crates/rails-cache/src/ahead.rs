@@ -78,6 +78,12 @@ impl Ahead {
         self.is_due = true;
     }
 
+    /// A block cannot be had, and is not tried again for nodes that have not asked for it.
+    pub(crate) fn forget_block(&mut self, store: &Store, block: &BlockId) {
+        let is_of = |budget| store.dataset_of(budget).is_ok_and(|dataset| dataset == block.dataset);
+        self.downstreams.forget_block(block.index, is_of);
+    }
+
     /// The way of a budget's blocks to a node downstream.
     pub(crate) fn outlet(&mut self, downstream: DownstreamId, budget: BudgetId) -> &mut Outlet {
         self.downstreams.outlet(downstream, budget)

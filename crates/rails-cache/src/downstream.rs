@@ -77,6 +77,13 @@ impl Downstreams {
         }
     }
 
+    /// A block cannot be had: it is pushed to nobody who reads of its dataset, as a budget tells.
+    pub(crate) fn forget_block(&mut self, index: BlockIndex, is_of: impl Fn(BudgetId) -> bool) {
+        for (_, outlet) in self.outlets.iter_mut().filter(|((_, budget), _)| is_of(*budget)) {
+            outlet.queue.retain(|queued| *queued != index);
+        }
+    }
+
     /// No block of a budget is pushed any more. Returns the credit that was left for its blocks.
     pub(crate) fn end_budget(&mut self, budget: BudgetId) -> Vec<UnusedCredit> {
         let ended = self.outlets.extract_if(.., |(_, of), _| *of == budget);

@@ -222,6 +222,7 @@ impl Node {
     pub fn failed(&mut self, block: BlockId, fault: Fault) -> bool {
         let Some(entry) = self.store.in_transit(&block) else { return false };
         self.access.failed(&mut self.store, entry, fault, &mut self.actions);
+        self.ahead.forget_block(&self.store, &block);
         self.changed();
         true
     }

@@ -3,7 +3,7 @@
 
 use rails_array::{BlockGrid, BlockIndex, Grid, Region, Shape};
 use rails_cache::{
-    Action, BlockId, BudgetId, DatasetId, Fault, Generation, Limits, Lost, Node, NodeConfig, Policy, Purpose, Refusal,
+    Action, BlockId, BudgetId, DatasetId, DownstreamId, Fault, Generation, Limits, Lost, Node, NodeConfig, Policy, Purpose, Refusal,
     UpstreamId,
 };
 use std::{sync::Arc, time::Instant};
@@ -193,3 +193,18 @@ fn one_call_reclaims_no_more_than_a_pass() {
 
 const DATASET: DatasetId = DatasetId(0);
 const UPSTREAM: UpstreamId = UpstreamId(0);
+
+#[test]
+fn a_block_that_cannot_be_had_is_not_presented() {
+    let mut site = Site::new(8, 1);
+    let downstream = DownstreamId(0);
+    site.node.credited(downstream, site.budget, 4).unwrap();
+    site.node.presend(downstream, site.budget, vec![BlockIndex(0), BlockIndex(1)]).unwrap();
+    let fetches = site.poll_all();
+    assert_eq!(fetches.len(), 2, "{fetches:?}");
+    assert!(site.node.failed(block(0), Fault::Corrupt));
+    assert_eq!(site.poll_all(), [], "it is not tried again");
+    assert!(site.node.arrived(block(1), site.now));
+    let present = Action::Present { downstream, budget: site.budget, block: block(1) };
+    assert_eq!(site.poll_all(), [present]);
+}

@@ -6,7 +6,7 @@ use crate::{
     library::OpenError,
     link::words,
     node::{Failure, ReadingError},
-    site::SiteInner,
+    opened::OpenSite,
     wire::{runs_of, split_runs},
 };
 use rails_array::{PlanError, QueryError, Region, Selection, SelectionText, Shape};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// [`Site::dataset`](crate::Site::dataset) opens it as it is then.
 #[derive(Debug, Clone)]
 pub struct Dataset {
-    site: Arc<SiteInner>,
+    site: Arc<OpenSite>,
     description: Arc<DatasetDescription>,
 }
 
@@ -130,7 +130,7 @@ pub struct Explanation {
 }
 
 impl Dataset {
-    pub(crate) fn new(site: &Arc<SiteInner>, description: Arc<DatasetDescription>) -> Self {
+    pub(crate) fn new(site: &Arc<OpenSite>, description: Arc<DatasetDescription>) -> Self {
         Self { site: Arc::clone(site), description }
     }
 

@@ -11,6 +11,7 @@ mod grids;
 mod library;
 mod link;
 mod node;
+mod opened;
 mod options;
 mod server;
 #[cfg(test)]
@@ -26,6 +27,11 @@ pub use link::{DialError, LinkError};
 pub use options::{SiteOptionError, SiteOptions};
 pub use server::{ServeError, Server, ServerOptions};
 pub use site::{Site, SiteError};
+
+/// The code of docs/lambdaram.md, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/lambdaram.md")]
+struct Page;
 
 /// The CRC-32C of a block's bytes.
 fn crc(bytes: &[u8]) -> u32 {

@@ -19,6 +19,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 use tokio::{sync::Semaphore, task::JoinHandle};
 
@@ -161,6 +162,7 @@ impl Server {
         });
         if !tcp.is_empty() {
             let stream = StreamOptions::new(security.clone()).window(options.window.as_bytes());
+            let stream = stream.outage_limit(OUTAGE_LIMIT);
             let listener = MultiRailListener::bind(&rails, &tcp[..], &stream).await?;
             server.addresses = listener.local_addrs().to_vec();
             server.tasks.push(tokio::spawn(accept_rails(Arc::clone(&gate), listener)));
@@ -282,5 +284,8 @@ fn key_of(certificates: &[bytes::Bytes]) -> Option<String> {
 fn key_of(_: &[bytes::Bytes]) -> Option<String> {
     None
 }
+
+/// A link whose lanes are all lost is kept for so long: its reader asks again over another one.
+const OUTAGE_LIMIT: Duration = Duration::from_secs(30);
 
 const CELERITAS: &str = "celeritas";

@@ -9,6 +9,7 @@ use crate::{
     library::{DescribeError, Library, Local, Peer, Source},
     link::{Dialer, Greeting, LinkError, Remote, RemotePeer},
     node::{Node, NodeSize},
+    opened::OpenSite,
     storage::{Storage, StorageOptions},
     wire::{NodeId, NodeStatus},
 };
@@ -29,16 +30,7 @@ use tokio::{runtime::Handle, task::spawn_blocking};
 /// of its [datasets](Dataset) and arrays among them.
 #[derive(Debug, Clone)]
 pub struct Site {
-    inner: Arc<SiteInner>,
-}
-
-#[derive(Debug)]
-pub(crate) struct SiteInner {
-    pub(crate) library: Arc<Library>,
-    pub(crate) options: SiteOptions,
-    address: SiteAddress,
-    /// The rails that carry the links, which run as long as the site.
-    _rails: Vec<Rails>,
+    inner: Arc<OpenSite>,
 }
 
 /// Why a site cannot be opened.
@@ -186,8 +178,15 @@ impl Site {
     /// A site of a library that a test has made.
     #[cfg(test)]
     pub(crate) fn of_library(library: &Arc<Library>, address: SiteAddress, options: SiteOptions) -> Self {
-        let inner = SiteInner { library: Arc::clone(library), options, address, _rails: Vec::new() };
+        let inner = OpenSite { library: Arc::clone(library), options, address, rails: Vec::new() };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// Ends the links to the nodes that serve, and waits until they have ended them, too, for three
+    /// seconds at most. A process that ends without it leaves nodes that wait for its links to come
+    /// back. Afterwards nothing can be read but what is in memory.
+    pub async fn close(&self) {
+        self.inner.library.close().await;
     }
 
     pub(crate) fn library(&self) -> &Arc<Library> {
@@ -199,7 +198,7 @@ impl Site {
         let storage = Storage::new(StorageOptions::default())?;
         let source = Source::Local(Local::new(&node, catalogue, storage, &Handle::current()));
         let library = Library::new(&node, source);
-        Ok(Self { inner: Arc::new(SiteInner { library, options, address, _rails: Vec::new() }) })
+        Ok(Self { inner: Arc::new(OpenSite { library, options, address, rails: Vec::new() }) })
     }
 
     async fn of_nodes(
@@ -252,7 +251,7 @@ impl Site {
         };
         let remote = Remote::new(peers, &greeting, options.patience, options.presend, &node);
         let library = Library::new(&node, Source::Remote(remote));
-        Ok(Self { inner: Arc::new(SiteInner { library, options, address, _rails: all_rails }) })
+        Ok(Self { inner: Arc::new(OpenSite { library, options, address, rails: all_rails }) })
     }
 }
 

@@ -64,6 +64,8 @@ pub enum Format {
     MapBinary,
     /// Raw binary, as the dataset file describes it.
     Raw,
+    /// Zarr of version 2 or 3. The patterns mean folders.
+    Zarr,
 }
 
 /// The order of the files of an array along its axis.

@@ -12,7 +12,7 @@
 //! [[array]]
 //! name = "wind"
 //! variable = "U"                       # the name in the files; the default is `name`
-//! format = "netcdf3"                   # or "map-binary", or "raw" with a table `raw`
+//! format = "netcdf3"                   # or "map-binary", "zarr", or "raw" with a table `raw`
 //! files = "merra-*.nc"                 # a pattern, or a list of them
 //! along = "time"                       # without it the array is one file
 //! order = "name"                       # or "listed", or { attribute = "start" }

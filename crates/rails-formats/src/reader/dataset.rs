@@ -3,8 +3,10 @@
 use super::{
     error::ReadError,
     generation::Generation,
-    read::{read_header, read_plan},
+    limits::OpenLimits,
+    read::{read_header, read_plan, read_plan_below},
     source::{Root, Source},
+    zarr::{OpenZarrError, OpenedZarr, open_zarr},
 };
 use crate::{
     data_type::Endianness,
@@ -15,7 +17,7 @@ use crate::{
     header::IndexError,
     manifest::{Attributes, Manifest, ObjectPath},
     map_binary, netcdf3,
-    plan::{MergeLimits, plan_region},
+    plan::{MergeLimits, RegionPlan, plan_region},
     raw::RawError,
 };
 use rails_array::Region;
@@ -34,13 +36,6 @@ pub struct OpenedDataset {
     pub stitched: Stitched,
     /// The generation of each file of the manifest, by number.
     pub generations: Vec<Generation>,
-}
-
-/// The limits of the search for the files of a dataset.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OpenLimits {
-    pub(super) max_entries: usize,
-    pub(super) max_depth: usize,
 }
 
 /// An error in opening a dataset.
@@ -109,31 +104,12 @@ pub enum OpenError {
         /// The variable.
         variable: String,
     },
+    /// A Zarr folder cannot be opened, or the array in it cannot be read.
+    #[error(transparent)]
+    Zarr(Box<OpenZarrError>),
     /// The files are no array.
     #[error(transparent)]
     Stitch(#[from] StitchError),
-}
-
-impl OpenLimits {
-    /// The largest number of files and folders that are looked at. Default: 1,000,000. Each that a
-    /// pattern means costs its name in memory.
-    pub fn max_entries(mut self, entries: usize) -> Self {
-        self.max_entries = entries;
-        self
-    }
-
-    /// The largest depth of folders that are looked at. A deeper one into which a pattern leads, or
-    /// which is a group of Zarr, is an error. Default: 16.
-    pub fn max_depth(mut self, depth: usize) -> Self {
-        self.max_depth = depth;
-        self
-    }
-}
-
-impl Default for OpenLimits {
-    fn default() -> Self {
-        Self { max_entries: 1_000_000, max_depth: 16 }
-    }
 }
 
 /// Reads a dataset file, finds and indexes its files, and stitches them. It blocks, and has at most
@@ -153,14 +129,23 @@ pub fn open_dataset(root: &Root, path: &ObjectPath, limits: &OpenLimits) -> Resu
     let dataset = DatasetFile::parse(path.as_str(), &text)?;
     let mut files: Vec<(Vec<SourceFile>, u64)> = vec![(Vec::new(), 0); dataset.arrays.len()];
     let mut generations = HashMap::new();
-    for name in list(root, &dataset, limits)? {
-        let mut index = Index { source: root.source(&name)?, manifests: HashMap::new() };
-        let arrays = dataset.arrays.iter().zip(&mut files).filter(|(array, _)| array.matches(&name));
+    for Listed { path, is_folder } in list(root, &dataset, limits)? {
+        let is_meant = |array: &ArraySource| (array.format == Format::Zarr) == is_folder && array.matches(&path);
+        let arrays = dataset.arrays.iter().zip(&mut files).filter(|(array, _)| is_meant(array));
+        if is_folder {
+            let opened = open_zarr(root, &path, limits).map_err(|error| OpenError::Zarr(error.into()))?;
+            for (array, (files, coordinates)) in arrays {
+                files.push(zarr_file(root, &path, &opened, array, coordinates)?);
+            }
+            generations.extend(opened.manifest.objects().iter().cloned().zip(opened.generations));
+            continue;
+        }
+        let mut index = Index { source: root.source(&path)?, manifests: HashMap::new() };
         for (array, (files, coordinates)) in arrays {
             files.push(index.file(array, coordinates)?);
         }
         index.source.check()?;
-        generations.insert(name, index.source.generation());
+        generations.insert(path, index.source.generation());
     }
     let mut files = files.into_iter();
     let stitched = dataset.stitch(|_| files.next().expect("as many lists as arrays").0)?;
@@ -183,10 +168,41 @@ impl Index {
             (_, Entry::Occupied(manifest)) => manifest.into_mut(),
             (_, Entry::Vacant(place)) => place.insert(manifest_of(array, &self.source)?),
         };
-        let coordinates = coordinates(array, manifest, &self.source, *count)?;
-        *count += coordinates.as_ref().map_or(0, |values| values.len() as u64);
-        Ok(SourceFile { file: self.source.path().clone(), manifest: of_array(array, manifest), coordinates })
+        source_file(array, manifest, self.source.path(), count, |plan, values| {
+            read_plan(plan, values, |_| Ok(&self.source))
+        })
     }
+}
+
+/// Indexes a Zarr folder for one array, which has so many coordinates already.
+fn zarr_file(
+    root: &Root,
+    folder: &ObjectPath,
+    opened: &OpenedZarr,
+    array: &ArraySource,
+    count: &mut u64,
+) -> Result<SourceFile, OpenError> {
+    if let Some(refusal) = opened.refusal(&array.variable) {
+        return Err(OpenError::Zarr(OpenZarrError::from(refusal.clone()).into()));
+    }
+    source_file(array, &opened.manifest, folder, count, |plan, values| {
+        read_plan_below(root, plan, values, |_| -> Result<Source, _> {
+            unreachable!("the chunks of Zarr lie in no numbered file")
+        })
+    })
+}
+
+/// One file of an array, which has so many coordinates already; `read` reads those of the file.
+fn source_file(
+    array: &ArraySource,
+    manifest: &Manifest,
+    file: &ObjectPath,
+    count: &mut u64,
+    read: impl FnOnce(&RegionPlan, &mut [u8]) -> Result<(), ReadError>,
+) -> Result<SourceFile, OpenError> {
+    let coordinates = coordinates(array, manifest, file, *count, read)?;
+    *count += coordinates.as_ref().map_or(0, |values| values.len() as u64);
+    Ok(SourceFile { file: file.clone(), manifest: of_array(array, manifest), coordinates })
 }
 
 /// The part of a file's manifest that an array is stitched from.
@@ -215,6 +231,7 @@ fn manifest_of(array: &ArraySource, source: &Source) -> Result<Manifest, OpenErr
             .expect("a checked array of raw files describes them")
             .index(&array.variable, path(), file_bytes)
             .map_err(|error| OpenError::Raw { path: path(), error }),
+        Format::Zarr => unreachable!("a Zarr folder has no file that is indexed"),
     }
 }
 
@@ -223,12 +240,13 @@ fn manifest_of(array: &ArraySource, source: &Source) -> Result<Manifest, OpenErr
 fn coordinates(
     array: &ArraySource,
     manifest: &Manifest,
-    source: &Source,
+    file: &ObjectPath,
     before: u64,
+    read: impl FnOnce(&RegionPlan, &mut [u8]) -> Result<(), ReadError>,
 ) -> Result<Option<Vec<f64>>, OpenError> {
     let Some(variable) = array.coordinate_variable() else { return Ok(None) };
     let Some(line) = manifest.array(variable) else { return Ok(None) };
-    let wrong = || OpenError::Coordinate { path: source.path().clone(), variable: variable.into() };
+    let wrong = || OpenError::Coordinate { path: file.clone(), variable: variable.into() };
     let description = line.description();
     let steps = description.shape.elements();
     if description.shape.rank() != 1 || steps > CoordinateSource::MAX_STEPS {
@@ -241,14 +259,24 @@ fn coordinates(
     let whole = Region::whole(&description.shape);
     let plan = plan_region(line, &whole, &MergeLimits::default()).expect("the whole array is within itself");
     let mut values = vec![0; plan.bytes() as usize];
-    read_plan(&plan, &mut values, |_| Ok(source))?;
+    read(&plan, &mut values)?;
     description.dtype.numbers(&values, Endianness::NATIVE).map(Some).ok_or_else(wrong)
 }
 
-/// The names of all files that a pattern means. One folder is open at a time.
-fn list(root: &Root, dataset: &DatasetFile, limits: &OpenLimits) -> Result<Vec<ObjectPath>, OpenError> {
+/// A file that a pattern means, or a folder that one of an array in Zarr means.
+struct Listed {
+    path: ObjectPath,
+    is_folder: bool,
+}
+
+/// All files and folders that a pattern means. One folder is open at a time.
+fn list(root: &Root, dataset: &DatasetFile, limits: &OpenLimits) -> Result<Vec<Listed>, OpenError> {
     // Arrays mostly have the same patterns.
-    let patterns: BTreeSet<&FilePattern> = dataset.arrays.iter().flat_map(|array| &array.files).collect();
+    let patterns: BTreeSet<(&FilePattern, bool)> = dataset
+        .arrays
+        .iter()
+        .flat_map(|array| array.files.iter().map(|pattern| (pattern, array.format == Format::Zarr)))
+        .collect();
     let (mut names, mut entries) = (Vec::new(), 0);
     let mut folders = vec![(String::new(), 0)];
     while let Some((folder, depth)) = folders.pop() {
@@ -268,22 +296,28 @@ fn list(root: &Root, dataset: &DatasetFile, limits: &OpenLimits) -> Result<Vec<O
             let path = if folder.is_empty() { text.into_owned() } else { format!("{folder}/{text}") };
             let Ok(path) = ObjectPath::new(path) else { continue };
             // Some file systems keep no types in their folders, and asking for one is a call more.
-            let is_file = patterns.iter().any(|pattern| pattern.matches(&path));
-            let leads = patterns.iter().any(|pattern| pattern.leads_into(path.as_str()));
-            if !is_file && !leads {
+            let is_meant = |is_folder| {
+                patterns.iter().any(|(pattern, of_folders)| *of_folders == is_folder && pattern.matches(&path))
+            };
+            let (is_file, is_folder) = (is_meant(false), is_meant(true));
+            let leads = patterns.iter().any(|(pattern, _)| pattern.leads_into(path.as_str()));
+            if !is_file && !is_folder && !leads {
                 continue;
             }
             if !is_text {
                 return Err(OpenError::NotText { path });
             }
             let kind = entry.file_type().map_err(wrong)?;
-            if leads && kind.is_dir() {
+            if is_folder && kind.is_dir() {
+                // The files in it are Zarr's.
+                names.push(Listed { path, is_folder });
+            } else if leads && kind.is_dir() {
                 if depth == limits.max_depth {
                     return Err(OpenError::TooDeep { folder: path, max_depth: depth });
                 }
                 folders.push((path.into(), depth + 1));
             } else if is_file && (kind.is_file() || kind.is_symlink()) {
-                names.push(path);
+                names.push(Listed { path, is_folder: false });
             }
         }
     }

@@ -10,15 +10,17 @@ mod dataset;
 mod error;
 mod fetch;
 mod generation;
+mod limits;
 mod pool;
 mod read;
 mod source;
 mod task;
 mod zarr;
 
-pub use dataset::{OpenError, OpenLimits, OpenedDataset, open_dataset};
+pub use dataset::{OpenError, OpenedDataset, open_dataset};
 pub use error::ReadError;
 pub use generation::Generation;
+pub use limits::OpenLimits;
 pub use pool::{NoThread, PoolOptions, QueueFull, ReadPool};
 pub use read::{read_header, read_plan, read_plan_below};
 pub use source::{Root, Source};

@@ -1,6 +1,6 @@
 //! From a Zarr folder to its manifest.
 
-use super::{dataset::OpenLimits, error::ReadError, generation::Generation, source::Root};
+use super::{error::ReadError, generation::Generation, limits::OpenLimits, source::Root};
 use crate::{
     manifest::{Manifest, ManifestError, ObjectPath},
     zarr::ZarrError,

@@ -10,6 +10,7 @@ mod manifests;
 mod map_binary;
 mod netcdf3;
 mod netcdf3_writer;
+mod netcdf3_written;
 mod pool;
 mod raw;
 mod reader;

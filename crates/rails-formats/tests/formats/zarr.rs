@@ -3,11 +3,12 @@
 use rails_array::{Region, Shape};
 use rails_formats::{
     data_type::{DataType, Endianness},
+    dataset::StitchError,
     manifest::{AttributeValue, Manifest, ObjectPath},
     plan::{MergeLimits, plan_region},
     reader::{
-        OpenLimits, OpenZarrError, OpenedZarr, PlanFiles, PoolOptions, ReadError, ReadPool, Root, Source, open_zarr,
-        read_plan, read_plan_below,
+        OpenError, OpenLimits, OpenZarrError, OpenedZarr, PlanFiles, PoolOptions, ReadError, ReadPool, Root, Source,
+        open_dataset, open_zarr, read_plan, read_plan_below,
     },
     zarr::ZarrProblem,
 };
@@ -425,4 +426,35 @@ fn keyed_chunks_need_a_root() {
     let plan = plan_region(array, &region([0, 0], [5, 4]), &MergeLimits::default()).unwrap();
     let read = read_plan(&plan, &mut vec![0; plan.bytes() as usize], |_| -> Result<Source, _> { unreachable!() });
     assert!(matches!(read, Err(ReadError::NoRoot { path }) if path.as_str() == "v3.zarr/zstd/c/0/0"));
+}
+
+#[test]
+fn a_dataset_file_may_name_zarr_folders() {
+    let folder = store("v3.zarr");
+    let open_file = |text: String| {
+        fs::write(folder.path().join("d.toml"), format!("[dataset]\nname = \"d\"\n{text}")).unwrap();
+        open_dataset(&Root::open(folder.path()).unwrap(), &path("d.toml"), &OpenLimits::default())
+    };
+    let array = |name: &str, variable: &str, files: &str| {
+        format!("[[array]]\nname = \"{name}\"\nvariable = \"{variable}\"\nformat = \"zarr\"\nfiles = \"{files}\"\n")
+    };
+    let opened = open_file(array("one", "zstd", "*.zarr") + &array("two", "inner/shards_end", "**/v3.zarr")).unwrap();
+    let (manifest, whole) = (&opened.stitched.manifest, region([0, 0], [5, 4]));
+    let store = open(folder.path(), "v3.zarr").unwrap();
+    assert_eq!((manifest.objects(), &opened.generations), (store.manifest.objects(), &store.generations));
+    for (name, variable) in [("one", "zstd"), ("two", "inner/shards_end")] {
+        let expected = read(folder.path(), &store.manifest, variable, &whole).unwrap();
+        assert_eq!(read(folder.path(), manifest, name, &whole).unwrap(), expected);
+    }
+    // An array that the store has and that is not understood is told of as such.
+    let refused = &store.refused[0];
+    let error = open_file(array("one", &refused.array, "v3.zarr")).unwrap_err();
+    assert!(
+        matches!(&error, OpenError::Zarr(cause) if matches!(&**cause, OpenZarrError::Zarr(cause) if cause == refused))
+    );
+    let error = open_file(array("one", "none", "v3.zarr")).unwrap_err();
+    assert!(matches!(error, OpenError::Stitch(StitchError::NoVariable { .. })), "{error}");
+    // Its files are not Zarr folders.
+    let error = open_file(array("one", "zstd", "d.toml")).unwrap_err();
+    assert!(matches!(error, OpenError::Stitch(StitchError::NoFiles { .. })), "{error}");
 }

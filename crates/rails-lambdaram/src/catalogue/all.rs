@@ -8,6 +8,7 @@ use super::{
     limits::OpenLimits,
     published::PublishedDataset,
 };
+use rails_formats::manifest::ObjectPath;
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet, btree_map::Entry},
     path::{Path, PathBuf},
@@ -66,8 +67,14 @@ impl Catalogue {
             }
             let dataset = catalogue.add(&candidate, &mut folders, limits)?;
             if let Some(dataset) = dataset.filter(|_| candidate.format == SourceFormat::DatasetFile) {
-                let objects = dataset.manifest().objects().iter();
-                used.extend(objects.map(|object| (dataset.folder().to_owned(), object.clone())));
+                let folder = || dataset.folder().to_owned();
+                for object in dataset.manifest().objects() {
+                    used.insert((folder(), object.clone()));
+                    // The files of a Zarr folder are below it.
+                    if let Some((above, _)) = object.as_str().split_once('/') {
+                        used.insert((folder(), ObjectPath::new(above).expect("a part of a path is one")));
+                    }
+                }
             }
         }
         Ok(catalogue)

@@ -171,7 +171,9 @@ impl Draft {
             self.reasons.push(format!("The files have no coordinates of `{axis}`, so their names give the order."));
             return;
         };
-        let is_in_order = |ends: &[(f64, f64)]| ends.windows(2).all(|pair| pair[0].1 < pair[1].0);
+        let is_in_order = |ends: &[(f64, f64)]| {
+            ends.iter().all(|(low, high)| low <= high) && ends.windows(2).all(|pair| pair[0].1 < pair[1].0)
+        };
         if is_in_order(&ends)
             || is_in_order(&ends.iter().rev().map(|(first, last)| (*last, *first)).collect::<Vec<_>>())
         {

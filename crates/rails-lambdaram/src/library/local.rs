@@ -6,7 +6,7 @@ use crate::{
     description::{DatasetDescription, DatasetEntry},
     link::words,
     node::{Node, OpenGrid, Upstream},
-    storage::{self, ReadTicket, Storage, StorageError},
+    storage::{ReadTicket, Storage, StorageError},
     wire::{Denial, DenialReason, Urgency},
 };
 use rails_array::Selection;
@@ -28,7 +28,6 @@ pub(crate) struct Local {
     node: Weak<Node>,
     catalogue: RwLock<Catalogue>,
     storage: Arc<Storage>,
-    runtime: Handle,
     /// One for each generation of a dataset, by the dataset's name.
     upstreams: Mutex<HashMap<String, Arc<FileUpstream>>>,
     read: UnboundedSender<Read>,
@@ -60,7 +59,6 @@ impl Local {
             node: Arc::downgrade(node),
             catalogue: RwLock::new(catalogue),
             storage: Arc::new(storage),
-            runtime: runtime.clone(),
             upstreams: Mutex::default(),
             read,
             landing: runtime.spawn(land(local.clone(), reads)),
@@ -126,19 +124,6 @@ impl Local {
 
     pub(super) fn path(&self) -> Path {
         path_of(&self.storage)
-    }
-
-    /// The datasets.
-    pub(crate) fn datasets(&self) -> Vec<Arc<PublishedDataset>> {
-        let catalogue = self.catalogue.read().unwrap_or_else(PoisonError::into_inner);
-        catalogue.datasets().cloned().collect()
-    }
-
-    /// The reasons why files were left out.
-    pub(crate) fn refused(&self) -> Vec<String> {
-        let catalogue = self.catalogue.read().unwrap_or_else(PoisonError::into_inner);
-        let refused = catalogue.refused().iter();
-        refused.map(|refused| format!("{}: {}", refused.path.display(), words(&refused.error))).collect()
     }
 
     fn dataset(&self, name: &str) -> Option<Arc<PublishedDataset>> {
@@ -209,7 +194,7 @@ impl Upstream for FileUpstream {
                 move |outcome| drop(read.send(Read { grid, block, upstream, outcome }))
             };
             let region = grid.region(block.index);
-            let ticket = self.storage.read(&self.dataset, grid.key.array as usize, &region, of_storage(urgency), done);
+            let ticket = self.storage.read(&self.dataset, grid.key.array as usize, &region, urgency, done);
             tickets.insert(block, ticket);
         }
     }
@@ -248,13 +233,6 @@ fn path_of(storage: &Storage) -> Path {
         round_trip: Duration::ZERO,
         storage_latency: figures.latency.unwrap_or(DEFAULT_LATENCY),
         bytes_per_second: figures.bytes_per_second.unwrap_or(DEFAULT_RATE),
-    }
-}
-
-fn of_storage(urgency: Urgency) -> storage::Urgency {
-    match urgency {
-        Urgency::Demand => storage::Urgency::Demand,
-        Urgency::Ahead => storage::Urgency::Ahead,
     }
 }
 

@@ -120,6 +120,13 @@ impl Library {
         }
     }
 
+    /// Ends the links to other nodes.
+    pub(crate) async fn close(&self) {
+        if let Source::Remote(remote) = &self.source {
+            remote.close().await;
+        }
+    }
+
     /// The facts about a dataset as they are now.
     ///
     /// # Errors
@@ -233,14 +240,6 @@ impl Library {
     pub(crate) fn count_link(self: &Arc<Self>) -> CountedLink {
         self.links.fetch_add(1, Ordering::Relaxed);
         CountedLink(Arc::clone(self))
-    }
-
-    /// Warnings about the datasets, for people.
-    pub(crate) fn local(&self) -> Option<&Arc<Local>> {
-        match &self.source {
-            Source::Local(local) => Some(local),
-            _ => None,
-        }
     }
 
     fn described(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<DatasetDescription>>> {

@@ -6,7 +6,7 @@ use super::{
     reader_protocol::{Answer, Event, Question, ReaderProtocol},
 };
 use crate::{
-    encoding,
+    encoding::{self, Coder},
     node::{Landed, Node, OpenGrid},
     wire::{
         BlockHeader, DenialReason, Hello, NodeId, RefusedReason, Run, ServerMessage, Urgency, VERSION,
@@ -21,13 +21,16 @@ use rails_multirail::Priority;
 use std::{
     collections::HashMap,
     error::Error,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    fmt, io,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 use tokio::{
-    sync::{Notify, oneshot},
-    time::{Instant, sleep, timeout_at},
+    sync::{Notify, oneshot, watch},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 /// A link to one node, which is opened when blocks or answers are wanted, and opened again after it
@@ -43,8 +46,12 @@ pub(super) struct ReaderLink {
     presends: Option<UpstreamId>,
     node: Weak<Node>,
     state: Mutex<LinkState>,
-    /// There are messages to send, or blocks or answers are wanted.
+    /// There are messages to send, or blocks or answers are wanted, or the link is to end.
     work: Notify,
+    /// Whether the link is to end when all messages are sent.
+    is_closing: AtomicBool,
+    /// Whether the link has ended for good.
+    has_ended: watch::Sender<bool>,
 }
 
 /// What a node says of itself when it opens a link.
@@ -124,6 +131,8 @@ impl ReaderLink {
             node: Arc::downgrade(node),
             state: Mutex::new(state),
             work: Notify::new(),
+            is_closing: AtomicBool::new(false),
+            has_ended: watch::Sender::new(false),
         })
     }
 
@@ -193,13 +202,13 @@ impl ReaderLink {
     /// Tells the peer about the memory of this node, if the peer sends blocks unasked.
     fn tell(&self, grid: &Arc<OpenGrid>) {
         let (Some(upstream), Some(node)) = (self.presends, self.node.upgrade()) else { return };
-        let (credit, is_up) = {
-            let state = self.state();
-            (state.protocol.credit(grid), state.status == LinkStatus::Up)
-        };
+        let mut state = self.state();
+        let credit = state.protocol.credit(grid);
         // Credit that is on its way when the link is lost would be nobody's.
-        if is_up && let Some(news) = node.presend_news(upstream, grid, credit) {
-            self.state().protocol.tell(grid, news);
+        if state.status == LinkStatus::Up
+            && let Some(news) = node.presend_news(upstream, grid, credit)
+        {
+            state.protocol.tell(grid, news);
         }
     }
 
@@ -239,17 +248,36 @@ impl ReaderLink {
         receiver.await.unwrap_or_else(|_| Err(self.error("the node of this process has ended")))
     }
 
-    /// Opens the link whenever something is wanted. It ends with the node.
+    /// Ends the link for good, once all messages are sent, and waits until the peer has ended it,
+    /// too.
+    pub(super) async fn end(&self) {
+        self.is_closing.store(true, Ordering::Release);
+        self.work.notify_one();
+        let _ = timeout(FAREWELL, self.has_ended.subscribe().wait_for(|ended| *ended)).await;
+    }
+
+    /// Opens the link whenever something is wanted. It ends with the node, or when it is closed.
     pub(super) async fn run(self: Arc<Self>, fallback: Weak<dyn Fallback>) {
+        self.keep_open(&fallback).await;
+        self.has_ended.send_replace(true);
+    }
+
+    async fn keep_open(&self, fallback: &Weak<dyn Fallback>) {
         loop {
             while !self.state().protocol.is_wanted() {
+                if self.is_closing() {
+                    return;
+                }
                 self.work.notified().await;
             }
-            match self.dial(&fallback).await {
+            match self.dial(fallback).await {
                 Ok((sender, receiver)) => {
                     let end = self.exchange(sender, receiver).await;
+                    if self.is_closing() {
+                        return;
+                    }
                     tracing::warn!(node = %self.name, reason = %end, "a link has ended");
-                    self.lost(&fallback);
+                    self.lost(fallback);
                 }
                 Err(error) => self.fail_all(&words(&error)),
             }
@@ -292,16 +320,32 @@ impl ReaderLink {
             encodings: encoding::SUPPORTED,
         };
         self.state().protocol.connected(hello);
-        tokio::select! {
+        let (mut farewell, mut receiver) = (sender.clone(), receiver);
+        let end = tokio::select! {
             end = self.send(sender) => end,
-            end = self.receive(receiver) => end,
+            end = self.receive(&mut receiver) => end,
+        };
+        if self.is_closing() {
+            let goodbye = async {
+                farewell.finish().await?;
+                while receiver.recv().await?.is_some() {}
+                Ok::<(), io::Error>(())
+            };
+            // A peer that says no more has nothing that is waited for.
+            let _ = timeout(FAREWELL, goodbye).await;
         }
+        end
+    }
+
+    fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::Acquire)
     }
 
     async fn send(&self, mut sender: LinkSender) -> String {
         loop {
             let frame = self.state().protocol.next_frame(Instant::now().into_std());
             match frame {
+                None if self.is_closing() => return "it is closed".into(),
                 None => self.work.notified().await,
                 Some(frame) => {
                     if let Err(error) = sender.send(vec![frame.encode()], Priority::HIGHEST).await {
@@ -312,10 +356,11 @@ impl ReaderLink {
         }
     }
 
-    async fn receive(&self, mut receiver: LinkReceiver) -> String {
+    async fn receive(&self, receiver: &mut LinkReceiver) -> String {
         // A peer that accepts connections and says nothing is none of ours.
         let greeted_by = Instant::now() + self.patience;
         let mut is_greeted = false;
+        let mut coder = Coder::default();
         loop {
             let message = if is_greeted {
                 receiver.recv().await
@@ -347,16 +392,16 @@ impl ReaderLink {
                 }
                 Ok(Event::Refused { reason, text }) => return refusal(reason, &text),
                 Ok(_) if !is_greeted => return "the peer does not answer the greeting first".into(),
-                Ok(event) => self.happened(event).await,
+                Ok(event) => self.happened(event, &mut coder).await,
             }
         }
     }
 
-    async fn happened(&self, event: Event) {
+    async fn happened(&self, event: Event, coder: &mut Coder) {
         let Some(node) = self.node.upgrade() else { return };
         match event {
             Event::Block { grid, block, header, payload, was_wanted } => {
-                let landed = self.land(&node, &grid, block, &header, &payload).await;
+                let landed = self.land(&node, &grid, block, &header, &payload, coder).await;
                 if header.is_push && !was_wanted && landed == Landed::Unwanted {
                     self.state().protocol.not_taken(&grid, block);
                 }
@@ -399,9 +444,10 @@ impl ReaderLink {
         block: BlockId,
         header: &BlockHeader,
         payload: &Bytes,
+        coder: &mut Coder,
     ) -> Landed {
         let element_bytes = grid.dtype.bytes() as usize;
-        let decoded = encoding::decode(payload, element_bytes, header.encoding, header.block_bytes as usize);
+        let decoded = coder.decode(payload, element_bytes, header.encoding, header.block_bytes as usize);
         let mut bytes = match decoded {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -534,3 +580,5 @@ pub(crate) fn words(error: &dyn Error) -> String {
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
+/// A closed link waits so long for its peer.
+const FAREWELL: Duration = Duration::from_secs(3);

@@ -95,6 +95,11 @@ impl Remote {
         }
     }
 
+    /// Ends the links for good, and waits until their peers have ended them, too.
+    pub(crate) async fn close(&self) {
+        futures_util::future::join_all(self.links.iter().map(|link| link.end())).await;
+    }
+
     /// Each node with the state of its link.
     pub(crate) fn links(&self) -> Vec<(Arc<str>, LinkStatus)> {
         self.links.iter().map(|link| (Arc::clone(link.name()), link.status())).collect()

@@ -120,7 +120,7 @@ pub(crate) async fn serve(
     let Refusal { reason, text } = refused;
     let frame = ServerFrame::Refused { reason, text: text.clone() };
     // The peer may be gone.
-    let _ = timeout(GREETING_LIMIT, farewell.send(vec![frame.encode()], Priority::HIGHEST)).await;
+    let _ = timeout(GREETING_LIMIT, farewell.send(vec![frame.cut_to_limits().encode()], Priority::HIGHEST)).await;
     let _ = timeout(GREETING_LIMIT, farewell.finish()).await;
     text
 }
@@ -182,7 +182,7 @@ impl ServerLink {
                     work.notified().await;
                     continue;
                 }
-                Some(Outgoing::Frame(frame)) => (vec![frame.encode()], Priority::HIGHEST),
+                Some(Outgoing::Frame(frame)) => (vec![frame.cut_to_limits().encode()], Priority::HIGHEST),
                 // It goes behind the blocks that were sent into the credit.
                 Some(Outgoing::Last(frame)) => (vec![frame.encode()], priority),
                 Some(Outgoing::Block(key, grid, pinned, is_push)) => {
@@ -309,7 +309,7 @@ impl ServerLink {
                 let described = self.library.describe(&dataset, &self.peer).await;
                 let description = described.map_err(Denial::from).and_then(|described| match check_description(&described) {
                     Ok(()) => Ok((*described).clone()),
-                    Err(error) => Err(Denial { reason: DenialReason::Source, text: short(words(&error)) }),
+                    Err(error) => Err(Denial { reason: DenialReason::Source, text: words(&error) }),
                 });
                 self.answer(ServerFrame::Described { question, description });
             }
@@ -488,7 +488,7 @@ impl ServerLink {
     fn fault(&self, key: Key, fault: WireFault, text: String) {
         self.drop_blocks([key]);
         let blocks = runs_of([key.1]);
-        self.answer(ServerFrame::Fault { handle: key.0, blocks, fault, text: short(text) });
+        self.answer(ServerFrame::Fault { handle: key.0, blocks, fault, text });
     }
 
     fn tell_stale(&self, handle: Handle) {
@@ -636,7 +636,7 @@ impl Receiver for ForPeer {
 
 impl Refusal {
     fn protocol(text: impl Into<String>) -> Self {
-        Self { reason: RefusedReason::Protocol, text: short(text.into()) }
+        Self { reason: RefusedReason::Protocol, text: text.into() }
     }
 }
 
@@ -645,13 +645,6 @@ fn blocks_of(grid: &OpenGrid, runs: &[Run]) -> Result<Vec<BlockIndex>, Refusal> 
     let blocks = runs.iter().flat_map(|run| run.blocks());
     let known = blocks.map(|block| grid.block_id(block).map(|id| id.index));
     known.collect::<Option<_>>().ok_or_else(|| Refusal::protocol("the array has no such block"))
-}
-
-/// A text that fits a message.
-fn short(mut text: String) -> String {
-    let end = (0..=crate::wire::MAX_TEXT_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    text.truncate(end.unwrap_or(0));
-    text
 }
 
 fn wire_fault(fault: Fault) -> WireFault {

@@ -126,6 +126,9 @@ impl Core {
             match self.protocol.declare_budget(grid.id, limits, policy) {
                 Ok(budget) => {
                     self.budgets.insert(key, budget);
+                    if grid.upstream.presends() {
+                        self.protocol.follow_losses(budget).expect("the budget was declared just now");
+                    }
                     return Ok(budget);
                 }
                 Err(error) => {

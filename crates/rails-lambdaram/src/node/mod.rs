@@ -336,21 +336,15 @@ impl Node {
     /// News for an upstream that may send blocks of a grid unasked: the blocks that were given up,
     /// as many slots as it may use beside those that it has, and the fate of the blocks that it
     /// sent. `None` without a reader.
-    pub(crate) fn presend_news(
-        self: &Arc<Self>,
-        upstream: UpstreamId,
-        grid: &OpenGrid,
-        credit: u32,
-    ) -> Option<PresendNews> {
-        self.step(|core, _| {
-            let budget = core.own_budget(grid)?;
-            core.protocol.follow_losses(budget).ok()?;
-            let max = core.protocol.usage().slots / 4;
-            let granted =
-                if credit < max / 2 { core.protocol.grant_credit(upstream, budget, max - credit) } else { 0 };
-            let lost = core.protocol.take_lost(budget);
-            Some(PresendNews { lost, granted, stats: core.protocol.stats(budget) })
-        })
+    /// It asks the protocol for nothing that has to be carried out, so a caller may hold a lock of
+    /// its own.
+    pub(crate) fn presend_news(&self, upstream: UpstreamId, grid: &OpenGrid, credit: u32) -> Option<PresendNews> {
+        let mut core = self.core();
+        let budget = core.own_budget(grid)?;
+        let max = core.protocol.usage().slots / 4;
+        let granted = if credit < max / 2 { core.protocol.grant_credit(upstream, budget, max - credit) } else { 0 };
+        let lost = core.protocol.take_lost(budget);
+        Some(PresendNews { lost, granted, stats: core.protocol.stats(budget) })
     }
 
     /// An upstream has given credit back.

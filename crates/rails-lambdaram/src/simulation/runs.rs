@@ -226,7 +226,7 @@ async fn run(seed: u64) -> Tally {
     for node in &world.nodes {
         let status = node.status();
         assert_eq!(status.in_transit, 0, "a slot waits for ever: {status:?}");
-        assert_eq!(status.free + status.cached, status.slots, "a slot is lost: {status:?}");
+        assert_eq!(status.free + status.cached + status.credited, status.slots, "a slot is lost: {status:?}");
     }
     all
 }

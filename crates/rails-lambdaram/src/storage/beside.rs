@@ -78,3 +78,53 @@ fn cpus_of(topology: &Topology, disks: impl Iterator<Item = String>) -> Option<C
     let cpus = beside.reduce(|all, cpus| all.union(&cpus))?.intersection(topology.allowed_cpus());
     (!cpus.is_empty() && cpus != *topology.allowed_cpus()).then_some(cpus)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine with a disk beside its last package.
+    fn machine(packages: u32) -> Topology {
+        let topology = Topology::synthetic(&format!("package:{packages} numa:1 core:2 pu:1"), Vec::new()).unwrap();
+        let mut model = serde_json::to_value(topology).unwrap();
+        let disk = r#"{"name": "sda", "pci": null, "size_bytes": null, "model": null, "node": 1, "local_cpus": null}"#;
+        let disk = disk.replace('1', &(packages - 1).to_string());
+        model["block_devices"] = serde_json::from_str(&format!("[{disk}]")).unwrap();
+        serde_json::from_value(model).unwrap()
+    }
+
+    fn beside(topology: &Topology, disks: &[&str]) -> Option<String> {
+        cpus_of(topology, disks.iter().map(ToString::to_string)).map(|cpus| cpus.to_string())
+    }
+
+    #[test]
+    fn threads_are_beside_the_disks() {
+        let two = machine(2);
+        assert_eq!(beside(&two, &["sda"]).as_deref(), Some("2-3"));
+        assert_eq!(beside(&two, &["sdb", "sda"]).as_deref(), Some("2-3"));
+        assert_eq!((beside(&two, &["sdb"]), beside(&two, &[])), (None, None));
+        // The CPUs beside the disk are all that are allowed, or none of them is.
+        for allowed in ["2-3", "0-1"] {
+            assert_eq!(beside(&machine(2).with_allowed(allowed.parse().unwrap()), &["sda"]), None);
+        }
+    }
+
+    #[test]
+    fn one_node_has_nothing_to_bind() {
+        assert_eq!(beside(&machine(1), &["sda"]), None);
+        let binding = Binding::beside(&[PathBuf::from("/proc/self/status")]);
+        binding.bind_thread();
+        assert_eq!((&binding.cpus, binding.unheld()), (&None, None));
+    }
+
+    #[test]
+    fn cpus_that_are_gone_are_told_of() {
+        let binding = Binding { cpus: Some("8191".parse().unwrap()), unheld: OnceLock::new() };
+        binding.bind_thread();
+        assert_eq!(binding.unheld().map(|unheld| unheld.property), Some(Property::Cpus));
+        // A thread is bound for as long as it runs, so another one tries.
+        let here = thread::current_affinity().unwrap().first().unwrap();
+        let bound = std::thread::spawn(move || bind(&CpuSet::single(here)));
+        assert_eq!(bound.join().unwrap(), Ok(()));
+    }
+}

@@ -87,12 +87,11 @@ impl GapMeter {
             return None;
         }
         let covariance = self.bytes_ns / self.weight - bytes * ns;
-        // Longer reads that take less time are noise.
-        if covariance <= 0.0 {
-            return None;
-        }
         let ns_per_byte = (covariance / variance).max(MIN_NS_PER_BYTE);
-        Some(Fit { request_ns: (ns - ns_per_byte * bytes).max(0.0), ns_per_byte })
+        let request_ns = ns - ns_per_byte * bytes;
+        // Longer reads that take less time, and requests that take none, are reads of two kinds: from a
+        // disk and from memory.
+        (covariance > 0.0 && request_ns > 0.0).then_some(Fit { request_ns, ns_per_byte })
     }
 }
 
@@ -133,7 +132,7 @@ mod tests {
             assert!(is_near(meter.bytes_per_second().unwrap(), bytes_per_us * 1_000_000));
         }
         assert_eq!(measured(5000, 100, &lengths).gap_bytes(), GapMeter::MAX_BYTES);
-        assert!(measured(0, 100, &lengths).gap_bytes() < 100);
+        assert!(measured(1, 10, &lengths).gap_bytes() < 12);
     }
 
     #[test]
@@ -141,6 +140,19 @@ mod tests {
         let meter = measured(100, 1000, &[262_144]);
         assert_eq!((meter.gap_bytes(), meter.request_cost()), (GapMeter::START_BYTES, None));
         assert_eq!(GapMeter::new().gap_bytes(), GapMeter::START_BYTES);
+    }
+
+    #[test]
+    fn reads_of_two_kinds_tell_nothing() {
+        // Long reads from a disk, short ones from memory; and the other way round.
+        for [long_us, short_us] in [[1200, 2], [30, 100]] {
+            let mut meter = GapMeter::new();
+            for _ in 0..100 {
+                meter.record(262_144, Duration::from_micros(long_us));
+                meter.record(4096, Duration::from_micros(short_us));
+            }
+            assert_eq!((meter.gap_bytes(), meter.request_cost()), (GapMeter::START_BYTES, None));
+        }
     }
 
     #[test]

@@ -1,18 +1,10 @@
 //! The order of reads.
 
+use crate::wire::Urgency;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     mem,
 };
-
-/// The urgency of a read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Urgency {
-    /// Somebody waits for it.
-    Demand,
-    /// Nobody waits for it yet.
-    Ahead,
-}
 
 /// Reads that wait, in two lines, and the numbers of those that run.
 ///

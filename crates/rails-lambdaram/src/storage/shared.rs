@@ -6,10 +6,10 @@ use super::{
     figures::{SourceFigures, StorageFigures},
     gap::GapMeter,
     open_files::OpenFiles,
-    queue::{Deed, ReadQueue, Urgency},
+    queue::{Deed, ReadQueue},
     rate::RateMeter,
 };
-use crate::catalogue::PublishedDataset;
+use crate::{catalogue::PublishedDataset, wire::Urgency};
 use rails_array::Region;
 use std::{
     collections::BTreeMap,

@@ -8,10 +8,10 @@ use super::{
     files::DatasetFiles,
     open_files::OpenFiles,
     options::StorageOptions,
-    queue::{Deed, Urgency},
+    queue::Deed,
     shared::{Done, Next, ReadTicket, Request, Shared},
 };
-use crate::catalogue::PublishedDataset;
+use crate::{catalogue::PublishedDataset, wire::Urgency};
 use rails_array::Region;
 use rails_formats::{
     plan::{MergeLimits, RegionPlan, plan_region},

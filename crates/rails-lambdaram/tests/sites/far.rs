@@ -103,3 +103,22 @@ async fn a_server_that_is_gone_is_named() {
     let unknown = far.dataset("wind").await.unwrap_err().to_string();
     assert!(unknown.contains("127.0.0.1"), "{unknown}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_site_leaves_no_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wind.mapb");
+    write(&file, 0);
+    let (site, _server, address) = served(&file).await;
+    for site in [Site::open(&address).await.unwrap(), Site::open(&address).await.unwrap()] {
+        site.datasets().await.unwrap();
+        site.close().await;
+        // It is closed already.
+        site.close().await;
+    }
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    while site.status().links > 0 {
+        assert!(std::time::Instant::now() < until, "the server counts {} links", site.status().links);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

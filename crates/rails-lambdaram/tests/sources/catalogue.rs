@@ -272,3 +272,36 @@ fn a_zarr_folder_of_refused_arrays_is_an_error() {
     let refused = open(&store);
     assert!(matches!(refused, Err(CatalogueError::NoArray { refused: 1, .. })), "{refused:?}");
 }
+
+#[test]
+fn zarr_folders_are_stitched() {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, name) in ["a.zarr", "b.zarr", "c.zarr"].iter().enumerate() {
+        written::zarr(&folder.path().join(name), number as u32 + 1);
+    }
+    let text = |files: &str| {
+        format!(
+            "[dataset]\nname = \"two\"\n[[array]]\nname = \"wind\"\nformat = \"zarr\"\nfiles = {files}\nalong = \"time\"\n"
+        )
+    };
+    let file = folder.path().join("two.toml");
+    fs::write(&file, text("\"[ab].zarr\"")).unwrap();
+    let catalogue = open(folder.path()).unwrap();
+    assert_eq!(names(&catalogue), ["c", "two"]);
+    let (dataset, storage) = (catalogue.dataset("two").unwrap(), written::storage(2));
+    for (time, seed) in [(0, 1), (3, 2)] {
+        let half = Region::new([time, 0, 0], Shape::new(written::EXTENTS).unwrap()).unwrap();
+        let elements = written::read(&storage, &dataset, &half).unwrap();
+        assert_eq!(elements, written::native(&written::wind(seed)));
+    }
+    dataset.check().unwrap();
+    fs::write(folder.path().join("b.zarr/wind/.zattrs"), "{}").unwrap();
+    dataset.check().unwrap_err();
+    // A file is no folder, and a folder no file.
+    fs::write(&file, text("\"*.toml\"")).unwrap();
+    assert!(matches!(open(&file), Err(CatalogueError::Dataset { .. })));
+    let metadata = folder.path().join("a.zarr/wind/.zarray");
+    fs::write(&metadata, fs::read_to_string(&metadata).unwrap().replace("<f4", "<c8")).unwrap();
+    fs::write(&file, text("\"a.zarr\"")).unwrap();
+    assert!(error(open(&file)).contains("the array `wind` of `a.zarr/wind/.zarray` cannot be read"));
+}

@@ -12,7 +12,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
 };
@@ -120,23 +120,62 @@ fn a_rewritten_chunk_is_a_change() {
 }
 
 #[test]
+fn chunks_of_a_coordinate_are_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("a.zarr");
+    written::zarr(&store, 1);
+    let line = store.join("lon");
+    fs::create_dir(&line).unwrap();
+    let metadata = r#"{"zarr_format": 2, "shape": [4], "chunks": [2], "dtype": "|u1", "compressor": null,
+                       "filters": null, "fill_value": 9, "order": "C"}"#;
+    fs::write(line.join(".zarray"), metadata).unwrap();
+    fs::write(line.join("0"), [1, 2]).unwrap();
+    let first = dataset(&store);
+    let [lon, _] = &first.description().arrays[..] else { panic!("{first:?}") };
+    assert_eq!(lon.inline.as_deref(), Some(&[1, 2, 9, 9][..]));
+    first.check().unwrap();
+    fs::write(line.join("1"), [3, 4]).unwrap();
+    assert!(matches!(first.check(), Err(ReadError::Presence { was_there: false, .. })));
+    let second = first.reopen().unwrap();
+    second.check().unwrap();
+    replace(&line.join("0"), &[5, 6]);
+    assert!(matches!(second.check(), Err(ReadError::Changed { .. })));
+    // A chunk that is no chunk leaves the array without a description of its elements.
+    replace(&line.join("0"), &[5, 6, 7]);
+    assert_eq!(second.reopen().unwrap().description().arrays[0].inline, None);
+}
+
+#[test]
 fn no_read_mixes_two_generations() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.nc");
     fs::write(&file, written::netcdf(0)).unwrap();
     let storage = storage(4);
+    let reads = AtomicUsize::new(0);
     let is_over = AtomicBool::new(false);
-    let (mut good, mut changed) = (0, 0);
     thread::scope(|scope| {
+        // Ends the other thread, also on a panic.
+        let _over = Over(&is_over);
         scope.spawn(|| {
-            for seed in (1..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+            let mut before = 0;
+            for seed in (1..1000).cycle() {
+                // The file is exchanged when two reads have ended, so one of them may be good: mostly
+                // during the next one.
+                while reads.load(Ordering::Relaxed) < before + 2 {
+                    if is_over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    thread::yield_now();
+                }
                 replace(&file, &written::netcdf(seed));
-                thread::yield_now();
+                before = reads.load(Ordering::Relaxed);
             }
         });
-        let mut current = dataset(&file);
-        while good < 20 || changed < 20 {
-            match read(&storage, &current, &whole()) {
+        let (mut current, mut good, mut changed) = (dataset(&file), 0, 0);
+        while good < 10 || changed < 10 {
+            let result = read(&storage, &current, &whole());
+            reads.fetch_add(1, Ordering::Relaxed);
+            match result {
                 Ok(elements) => {
                     let first = f32::from_ne_bytes(elements[..4].try_into().unwrap());
                     assert_eq!(elements, native(&wind(first as u32 / 1000)));
@@ -150,6 +189,13 @@ fn no_read_mixes_two_generations() {
                 }
             }
         }
-        is_over.store(true, Ordering::Relaxed);
     });
+}
+
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

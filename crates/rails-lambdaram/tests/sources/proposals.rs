@@ -60,6 +60,18 @@ fn names_in_another_order_are_listed() {
 }
 
 #[test]
+fn names_in_the_opposite_order_are_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, start) in [("a.nc", 18.0), ("b.nc", 0.0)] {
+        fs::write(folder.path().join(name), written::netcdf_from(1, start)).unwrap();
+    }
+    let proposal = proposed(folder.path());
+    assert!(proposal.text.contains("files = [\"b.nc\", \"a.nc\"]\n"), "{}", proposal.text);
+    fs::write(folder.path().join("all.toml"), proposal.text).unwrap();
+    open(&folder.path().join("all.toml")).unwrap();
+}
+
+#[test]
 fn a_pattern_means_no_other_file() {
     let folder = tempfile::tempdir().unwrap();
     for (name, start) in [("a1.nc", 0.0), ("a2.nc", 18.0)] {

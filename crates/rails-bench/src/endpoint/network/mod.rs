@@ -26,8 +26,8 @@ use clap::ValueEnum;
 use nix::libc;
 pub(crate) use paired::Paired;
 use rails_multirail::{
-    Driver, EndpointError, HandshakeError, LaneAddress, MultiRailListener, OpenError, RailRequest, Refusal, Routes, Scheme,
-    Security, StreamOptions,
+    Driver, EndpointError, HandshakeError, LaneAddress, MultiRailListener, OpenError, RailRequest, Refusal, Routes,
+    Scheme, Security, StreamOptions,
     error::JoinError,
     planner::{LocalEnd, PlanError, plan_rails},
 };

@@ -1,8 +1,0 @@
-//! Sizes of flags.
-
-use rails_topo::{DataSize, ParseQuantityError};
-
-/// Reads a size; the fault is a text.
-pub(crate) fn parse(text: &str) -> Result<DataSize, String> {
-    text.parse().map_err(|error: ParseQuantityError| error.to_string())
-}

@@ -1,0 +1,50 @@
+//! Writing to the terminal: results to stdout, everything else to stderr, with progress bars out of
+//! the way.
+
+use crate::bar;
+use anyhow::{Context, Result};
+use comfy_table::{CellAlignment, Row, Table, presets::UTF8_HORIZONTAL_ONLY};
+use std::{
+    env, fmt,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+/// Writes a result to stdout.
+///
+/// # Errors
+/// The operating system's error. A reader that is gone (`rails-bench topo | head -1`) is no error.
+pub fn result(text: impl fmt::Display) -> Result<()> {
+    let written = bar::suspend(|| {
+        let mut out = io::stdout().lock();
+        write!(out, "{text}")?;
+        out.flush()
+    });
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("cannot write to stdout"),
+    }
+}
+
+/// Writes a line to stderr. A failure is ignored, because there is no other place to report it.
+pub fn note(line: impl fmt::Display) {
+    bar::suspend(|| {
+        let _ = writeln!(io::stderr(), "{line}");
+    });
+}
+
+/// The name of the program, as it was started.
+pub fn program() -> String {
+    let path = env::args_os().next().map(PathBuf::from);
+    let name = path.as_deref().and_then(Path::file_name);
+    name.map_or_else(|| "the program".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// A table whose first `names` columns name a case, and whose others have figures.
+pub fn table(names: usize, header: impl Into<Row>) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY);
+    table.set_header(header);
+    table.column_iter_mut().skip(names).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}

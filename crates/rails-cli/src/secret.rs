@@ -1,0 +1,155 @@
+//! The security of streams: a secret from a file or the environment, TLS, or explicitly none.
+
+use crate::{
+    exit::{Help, Helped},
+    print::{self, program},
+};
+use anyhow::{Context, Result};
+use rails_multirail::{Secret, Security};
+use std::{
+    env,
+    fs::File,
+    io::{ErrorKind, Read},
+    os::unix::{ffi::OsStringExt, fs::PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+/// The credentials of peers. The environment variable RAILS_SECRET is the third way; it is no flag,
+/// so that no secret stands in a list of processes.
+#[derive(Debug, Clone, clap::Args)]
+#[command(
+    next_help_heading = "Who may join (one of these, or the secret itself in the environment variable RAILS_SECRET)"
+)]
+pub struct JoinArgs {
+    /// File with the secret that both ends share, at least 16 bytes; a newline at its end does not
+    /// count
+    #[arg(long, value_name = "PATH", conflicts_with = "insecure")]
+    secret_file: Option<PathBuf>,
+    /// Let anyone join who reaches the port
+    #[arg(long)]
+    insecure: bool,
+    /// Encrypt with keys made of the secret (AES-256-GCM); both ends say so, or neither
+    #[arg(long, conflicts_with = "insecure")]
+    encrypt: bool,
+}
+
+impl JoinArgs {
+    /// The security of streams, and the flag that chose it; `tls` is the choice of TLS's flags.
+    /// Warns on stderr of unsafe choices.
+    ///
+    /// # Errors
+    /// None is stated, or two are, or the secret cannot be used.
+    pub fn security(&self, tls: Option<(&'static str, Security)>) -> Result<Security> {
+        match (tls, env::var_os(VARIABLE)) {
+            (Some((_, tls)), None) => Ok(tls),
+            (Some((flag, _)), Some(_)) => Err(Helped::usage(
+                format_args!("two answers to who may join: {VARIABLE} is set, and {flag} is given"),
+                leave_one_out(),
+            )),
+            (None, _) => match self.secret()? {
+                Some(secret) if self.encrypt => encrypted(secret),
+                Some(secret) => Ok(Security::psk(secret)),
+                None => {
+                    print::note("warning: --insecure: anyone who reaches the port can join");
+                    Ok(Security::insecure())
+                }
+            },
+        }
+    }
+
+    /// The security of streams, as [`security`](Self::security) has it; `None` if neither a flag
+    /// nor the variable states one.
+    ///
+    /// # Errors
+    /// As [`security`](Self::security).
+    pub fn stated(&self, tls: Option<(&'static str, Security)>) -> Result<Option<Security>> {
+        let is_silent = tls.is_none() && env::var_os(VARIABLE).is_none() && self.secret_file.is_none();
+        if is_silent && !self.insecure && !self.encrypt { Ok(None) } else { self.security(tls).map(Some) }
+    }
+
+    /// The secret that both ends share; `None` if there is none.
+    fn secret(&self) -> Result<Option<Secret>> {
+        match (&self.secret_file, env::var_os(VARIABLE), self.insecure) {
+            (Some(path), None, false) => {
+                pre_shared(read(path)?, &format!("--secret-file {}", path.display())).map(Some)
+            }
+            (None, Some(secret), false) => pre_shared(secret.into_vec(), VARIABLE).map(Some),
+            (None, None, true) => Ok(None),
+            (None, None, false) => Err(Helped::usage(
+                if self.encrypt {
+                    format!("--encrypt takes a secret to make keys of: give --secret-file PATH, or set {VARIABLE}")
+                } else {
+                    let tls = if cfg!(feature = "tls") { ", or use TLS" } else { "" };
+                    format!("no join secret: give --secret-file PATH, or set {VARIABLE}{tls}, or say --insecure")
+                },
+                MAKE_ONE,
+            )),
+            _ => Err(Helped::usage(
+                format_args!(
+                    "two answers to who may join: {VARIABLE} is set, and --secret-file or --insecure is given"
+                ),
+                leave_one_out(),
+            )),
+        }
+    }
+}
+
+#[cfg(feature = "encryption")]
+fn encrypted(secret: Secret) -> Result<Security> {
+    Ok(Security::encrypted(secret))
+}
+
+#[cfg(not(feature = "encryption"))]
+fn encrypted(_: Secret) -> Result<Security> {
+    Err(Helped::usage(
+        "--encrypt: this build does not encrypt",
+        format!("build {} with its feature `encryption`", program()),
+    ))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let context = || format!("--secret-file {}", path.display());
+    let file = File::open(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => anyhow::Error::new(error).context(context()).help(MAKE_ONE),
+        _ => anyhow::Error::new(error).context(context()),
+    })?;
+    let metadata = file.metadata().with_context(context)?;
+    let mode = metadata.permissions().mode();
+    // The mode of a pipe or a device protects no secret.
+    if metadata.is_file() && mode & 0o077 != 0 {
+        print::note(format_args!(
+            "warning: {} is open to others than its owner (mode {:o}): it is no secret to them; mend it with `chmod 600 {0}`",
+            path.display(),
+            mode & 0o777
+        ));
+    }
+    let mut secret = Vec::new();
+    file.take(LONGEST + 1).read_to_end(&mut secret).with_context(context)?;
+    if secret.len() as u64 > LONGEST {
+        anyhow::bail!("{}: it is longer than {LONGEST} bytes, which no secret is", context());
+    }
+    Ok(secret)
+}
+
+fn pre_shared(mut secret: Vec<u8>, from: &str) -> Result<Secret> {
+    if secret.last() == Some(&b'\n') {
+        secret.pop();
+        secret.pop_if(|byte| *byte == b'\r');
+    }
+    Secret::pre_shared(&secret).map_err(|error| Helped::usage(format_args!("{from}: {error}"), MAKE_ONE))
+}
+
+/// The remedy for two answers.
+fn leave_one_out() -> String {
+    format!("leave one out; `env -u {VARIABLE} {} ...` runs without the variable", program())
+}
+
+/// The remedy for a secret that is missing or too short.
+const MAKE_ONE: &str = "make one with `(umask 077; head -c 32 /dev/urandom | base64 > secret)`, copy it to the other \
+                        machine, and give `--secret-file secret` at both ends";
+
+/// The variable with the secret, where it stands in no file.
+const VARIABLE: &str = "RAILS_SECRET";
+
+/// The limit on the file: a longer one was chosen by mistake.
+const LONGEST: u64 = 64 << 10;

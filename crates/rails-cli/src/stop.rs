@@ -1,0 +1,173 @@
+//! Signals that end the program: the first ends the work in order, the second the process.
+
+use crate::{
+    exit::Signal,
+    reset::{self, MessageStream},
+};
+use anyhow::Result;
+use rails_multirail::{MultiRailMessages, MultiRailStream};
+use std::{fs, io, pin::pin};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+    time::timeout,
+};
+
+/// The requests of the user, or of the service manager, to end. Clones receive them too.
+#[derive(Debug, Clone)]
+pub struct Stop(watch::Receiver<Option<Signal>>);
+
+impl Stop {
+    /// Handles SIGINT, SIGTERM, SIGHUP and SIGXCPU from now on, except those that the program was
+    /// started to ignore, as by nohup(1), or by a shell in the background. From now on a write past
+    /// RLIMIT_FSIZE is an error and does not end the program (SIGXFSZ). Must be called inside a
+    /// runtime with a thread of its own for the second signal.
+    ///
+    /// # Errors
+    /// The operating system's error.
+    pub fn on_signals() -> io::Result<Self> {
+        let (stop, stopped) = watch::channel(None);
+        let ignored = Ignored::by_this_process();
+        for asked in [Signal::Interrupt, Signal::Terminate, Signal::HangUp, Signal::CpuTime] {
+            if ignored.has(kind(asked)) {
+                continue;
+            }
+            let mut arrived = signal(kind(asked))?;
+            let stop = stop.clone();
+            tokio::spawn(async move {
+                while arrived.recv().await.is_some() {
+                    // The kernel repeats SIGXCPU each second, up to the hard limit, so a second one
+                    // is no new request.
+                    if stop.send_replace(Some(asked)).is_some() && asked != Signal::CpuTime {
+                        // Does not wait for dropped streams.
+                        rails_bind::process::exit_at_once(asked.code().into());
+                    }
+                }
+            });
+        }
+        // A handler that does nothing: write(2) then fails with EFBIG. Programs that this one starts do not
+        // inherit it.
+        let file_size = SignalKind::from_raw(nix::libc::SIGXFSZ);
+        if !ignored.has(file_size) {
+            drop(signal(file_size)?);
+        }
+        Ok(Self(stopped))
+    }
+
+    /// Waits for a signal.
+    pub async fn requested(&mut self) -> Signal {
+        match self.0.wait_for(Option::is_some).await.map(|signal| *signal) {
+            Ok(Some(signal)) => signal,
+            // No task takes signals: all of them are ignored, or the runtime is being taken down.
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Runs work that holds no stream, unless a signal comes first.
+    ///
+    /// # Errors
+    /// [`Stopped`], or the work's failure.
+    pub async fn or<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            // Signals come first: the peer may have ended by the same signal.
+            biased;
+            signal = self.requested() => Err(Stopped(signal).into()),
+            done = work => done,
+        }
+    }
+
+    /// Opens a stream. If a signal comes first, a stream that is still opened a moment later is
+    /// reset.
+    ///
+    /// # Errors
+    /// [`Stopped`], or the reason why no stream was opened.
+    pub async fn unless_opened<T>(
+        &mut self,
+        open: impl Future<Output = Result<(MultiRailStream, T)>>,
+    ) -> Result<(MultiRailStream, T)> {
+        let mut open = pin!(open);
+        match self.or(&mut open).await {
+            Err(stopped) if stopped.is::<Stopped>() => {
+                if let Ok(Ok((stream, _))) = timeout(reset::MAX_WAIT, open).await {
+                    reset::reset_stream(stream).await;
+                }
+                Err(stopped)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Runs work on a stream, and returns the stream. If a signal or a failure comes first, the
+    /// stream is reset.
+    ///
+    /// # Errors
+    /// [`Stopped`], or the work's failure.
+    pub async fn unless<T>(
+        &mut self,
+        mut stream: MultiRailStream,
+        work: impl AsyncFnOnce(&mut MultiRailStream) -> Result<T>,
+    ) -> Result<(T, MultiRailStream)> {
+        match self.or(work(&mut stream)).await {
+            Ok(done) => Ok((done, stream)),
+            Err(error) => {
+                reset::reset_stream(stream).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// As [`unless`](Self::unless), with the stream used for messages.
+    ///
+    /// # Errors
+    /// As [`unless`](Self::unless).
+    pub async fn unless_messages<T>(
+        &mut self,
+        mut messages: MessageStream,
+        work: impl AsyncFnOnce(&mut MultiRailMessages) -> Result<T>,
+    ) -> Result<(T, MultiRailMessages)> {
+        match self.or(work(&mut messages.messages)).await {
+            Ok(done) => Ok((done, messages.messages)),
+            Err(error) => {
+                messages.reset().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The signal, if one has come.
+    pub fn so_far(&self) -> Option<Signal> {
+        *self.0.borrow()
+    }
+}
+
+/// A signal ended the work. As the error of a command it becomes the command's
+/// [`Exit`](crate::Exit).
+#[derive(Debug, thiserror::Error)]
+#[error("a signal ended it")]
+pub struct Stopped(pub Signal);
+
+fn kind(signal: Signal) -> SignalKind {
+    match signal {
+        Signal::Interrupt => SignalKind::interrupt(),
+        Signal::Terminate => SignalKind::terminate(),
+        Signal::HangUp => SignalKind::hangup(),
+        Signal::CpuTime => SignalKind::from_raw(nix::libc::SIGXCPU),
+    }
+}
+
+/// The signals that a process ignores, as a mask whose lowest bit is signal 1.
+struct Ignored(u64);
+
+impl Ignored {
+    /// The mask of this process; empty if `/proc` is hidden.
+    fn by_this_process() -> Self {
+        // proc_pid_status(5): a mask in hexadecimal.
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        Self(mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0))
+    }
+
+    fn has(&self, signal: SignalKind) -> bool {
+        self.0 >> (signal.as_raw_value() - 1) & 1 == 1
+    }
+}

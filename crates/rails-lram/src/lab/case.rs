@@ -1,0 +1,240 @@
+//! The cases: what is read, by whom, and what is to be reached.
+
+use super::{
+    goal::{Goal, Measure},
+    plan::Way,
+    rivals::Rival,
+    weather::{STEPS, Window},
+    zarr::Store,
+};
+use clap::ValueEnum;
+use rand::{SeedableRng, rngs::ChaCha8Rng, seq::SliceRandom};
+use serde::Serialize;
+use std::time::Duration;
+
+/// A case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Case {
+    /// Wind shear over the globe: 64 steps, two levels, 99.8 MB
+    Globe,
+    /// The same, with 50 ms of computing after each step
+    GlobeComputing,
+    /// Wind shear over the Atlantic basin: rows 200 to 300, columns 150 to 300, 7.7 MB
+    Basin,
+    /// The same, with 50 ms of computing after each step
+    BasinComputing,
+    /// The globe out of a compressed Zarr folder
+    Compressed,
+    /// The globe over Celeritas, with losses of 0, 0.001 and 0.01
+    Loss,
+    /// Opening 64 files with four variables, and reading the coordinates
+    Open,
+    /// The globe from one server and from two with copies, each behind half of the rate
+    Replicas,
+    /// The globe's steps in a random order, with a cache and without prefetching
+    Random,
+}
+
+/// A reader in a case.
+#[derive(Debug, Clone)]
+pub(crate) struct Contender {
+    /// The name, unique in the case.
+    pub(crate) name: &'static str,
+    /// The rival; `None` for LambdaRAM.
+    pub(crate) rival: Option<Rival>,
+    /// The data that are served.
+    pub(crate) data: Served,
+    /// The steps of time in their order.
+    pub(crate) steps: Vec<usize>,
+    /// The part of each plane.
+    pub(crate) window: Window,
+    /// The time of computing after each step.
+    pub(crate) pause: Duration,
+    /// The way of reading.
+    pub(crate) way: Way,
+    /// The number of servers, each behind a link of its own.
+    pub(crate) servers: u64,
+    /// The part of the rate that a link has.
+    pub(crate) share_of_rate: u64,
+    /// Whether LambdaRAM's link is Celeritas.
+    pub(crate) celeritas: bool,
+    /// The probability of loss beside that of all links.
+    pub(crate) loss: f64,
+}
+
+/// Data that a server has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// The 64 files of the weather.
+    Wind,
+    /// The 64 files with four variables, or the group of Zarr.
+    Variables,
+    /// A folder of Zarr.
+    Store(Store),
+}
+
+impl Case {
+    /// The readers, LambdaRAM's first.
+    pub(crate) fn contenders(self) -> Vec<Contender> {
+        let plane = Served::Store(Store::Plane);
+        let tile = Served::Store(Store::Tile);
+        let packed = Served::Store(Store::PlaneZstd);
+        let ours = Contender::lambdaram;
+        let rival = Contender::rival;
+        let rivals = || {
+            vec![
+                ours(LAMBDARAM, Served::Wind),
+                rival(SEQUENTIAL, Rival::TensorStore, plane),
+                rival(EXPERT_PLANE, Rival::TensorStore, plane).way(Way::AllFirst),
+                rival(EXPERT_TILE, Rival::TensorStore, tile).way(Way::AllFirst),
+                rival(ZARR, Rival::ZarrPython, plane),
+                rival(DASK, Rival::Dask, plane),
+            ]
+        };
+        let mut list = match self {
+            Self::Globe => rivals(),
+            Self::GlobeComputing | Self::BasinComputing => rivals().into_iter().take(4).collect(),
+            Self::Basin => {
+                let mut list = rivals();
+                list.push(rival(MOUNT, Rival::RcloneMount, Served::Wind).steps(0..8));
+                list
+            }
+            Self::Compressed => vec![
+                ours(LAMBDARAM, packed),
+                rival(SEQUENTIAL, Rival::TensorStore, packed),
+                rival(EXPERT_PLANE, Rival::TensorStore, packed).way(Way::AllFirst),
+            ],
+            Self::Loss => [("no loss", 0.0), ("loss 0.001", 0.001), ("loss 0.01", 0.01)]
+                .map(|(name, loss)| Contender { celeritas: true, loss, ..ours(name, Served::Wind) })
+                .into(),
+            Self::Open => vec![
+                ours(LAMBDARAM, Served::Variables).way(Way::Open),
+                rival(ZARR, Rival::ZarrPython, Served::Variables).way(Way::Open),
+            ],
+            Self::Replicas => vec![
+                Contender { servers: 2, share_of_rate: 2, ..ours("two servers", Served::Wind) },
+                Contender { share_of_rate: 2, ..ours("one server", Served::Wind) },
+            ],
+            Self::Random => {
+                let order = || {
+                    let mut steps: Vec<usize> = (0..STEPS).collect();
+                    steps.shuffle(&mut ChaCha8Rng::seed_from_u64(0));
+                    steps
+                };
+                vec![
+                    ours(LAMBDARAM, Served::Wind).steps(order()),
+                    ours("without prefetching", Served::Wind).steps(order()).way(Way::NoPrefetch),
+                ]
+            }
+        };
+        for contender in &mut list {
+            if matches!(self, Self::Basin | Self::BasinComputing) {
+                contender.window = Window::basin();
+            }
+            if matches!(self, Self::GlobeComputing | Self::BasinComputing) {
+                contender.pause = COMPUTING;
+            }
+        }
+        list
+    }
+
+    /// The goals, on links of this round-trip time.
+    pub(crate) fn goals(self, rtt: Duration) -> Vec<Goal> {
+        let faster =
+            |ratio: f64, than: &[&'static str]| Goal::new(LAMBDARAM, Measure::Faster { than: than.to_vec(), ratio });
+        let within = |who, than, share| Goal::new(who, Measure::Within { than, share });
+        let experts = [EXPERT_PLANE, EXPERT_TILE];
+        let hits = [Goal::new(LAMBDARAM, Measure::Hits(0.95)), Goal::new(LAMBDARAM, Measure::Waste(0.05))];
+        match self {
+            Self::Globe => {
+                let mut goals =
+                    vec![faster(2.4, &[SEQUENTIAL]), faster(2.4, &[ZARR]), faster(1.2, &experts), faster(1.5, &[DASK])];
+                goals.extend(hits);
+                goals
+            }
+            Self::GlobeComputing => vec![faster(2.2, &[SEQUENTIAL]), Goal::new(LAMBDARAM, Measure::Stall(0.05))],
+            Self::Basin => {
+                let mut goals = vec![faster(8.0, &[SEQUENTIAL]), faster(2.0, &experts), faster(60.0, &[MOUNT])];
+                goals.extend(hits);
+                goals
+            }
+            Self::BasinComputing => vec![faster(2.1, &[SEQUENTIAL])],
+            Self::Compressed => vec![faster(1.2, &[EXPERT_PLANE])],
+            Self::Loss => vec![within("loss 0.001", "no loss", 0.03), within("loss 0.01", "no loss", 0.1)],
+            Self::Open => vec![Goal::new(LAMBDARAM, Measure::Seconds(3.0 * rtt.as_secs_f64() + 0.02))],
+            Self::Replicas => vec![Goal::new("two servers", Measure::Faster { than: vec!["one server"], ratio: 1.8 })],
+            Self::Random => {
+                vec![within(LAMBDARAM, "without prefetching", 0.05), Goal::new(LAMBDARAM, Measure::Waste(0.02))]
+            }
+        }
+    }
+}
+
+impl Contender {
+    fn lambdaram(name: &'static str, data: Served) -> Self {
+        Self {
+            name,
+            rival: None,
+            data,
+            steps: (0..STEPS).collect(),
+            window: Window::globe(),
+            pause: Duration::ZERO,
+            way: Way::Sequential,
+            servers: 1,
+            share_of_rate: 1,
+            celeritas: false,
+            loss: 0.0,
+        }
+    }
+
+    fn rival(name: &'static str, rival: Rival, data: Served) -> Self {
+        Self { rival: Some(rival), ..Self::lambdaram(name, data) }
+    }
+
+    fn way(self, way: Way) -> Self {
+        Self { way, ..self }
+    }
+
+    fn steps(self, steps: impl IntoIterator<Item = usize>) -> Self {
+        Self { steps: steps.into_iter().collect(), ..self }
+    }
+
+    /// The factor from the seconds of a run to those of all steps: a slow rival reads only some.
+    pub(crate) fn scale(&self) -> f64 {
+        if self.way == Way::Open { 1.0 } else { STEPS as f64 / self.steps.len() as f64 }
+    }
+}
+
+const LAMBDARAM: &str = "LambdaRAM";
+const SEQUENTIAL: &str = "TensorStore, one after the other";
+const EXPERT_PLANE: &str = "TensorStore, all asked first, planes";
+const EXPERT_TILE: &str = "TensorStore, all asked first, 91x135";
+const ZARR: &str = "zarr-python, obstore";
+const DASK: &str = "xarray, dask, 16 threads";
+const MOUNT: &str = "rclone mount, rows by pread";
+const COMPUTING: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn goals_name_contenders() {
+        for case in Case::value_variants() {
+            let names: Vec<&str> = case.contenders().iter().map(|contender| contender.name).collect();
+            assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{case:?}");
+            for goal in case.goals(Duration::from_millis(19)) {
+                assert!(goal.names().all(|name| names.contains(&name)), "{case:?}: {goal:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_random_order_has_every_step_once() {
+        let [cached, uncached] = &Case::Random.contenders()[..] else { panic!("two contenders") };
+        assert_eq!(cached.steps, uncached.steps);
+        assert_eq!(cached.steps.iter().collect::<BTreeSet<_>>().len(), STEPS);
+    }
+}

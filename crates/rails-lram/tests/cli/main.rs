@@ -1,0 +1,6 @@
+//! The program as its users run it: processes, their output and their exit codes.
+
+mod reading;
+mod refusals;
+mod serving;
+mod util;

@@ -1,0 +1,120 @@
+//! Errors: each has words, an exit code, and leaves nothing behind.
+
+use crate::util::{Data, Node, lram, run, stderr};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use rails_formats::{data_type::DataType, manifest::Attributes, netcdf3::Writer};
+use std::{fs, thread::sleep, time::Duration};
+
+/// Runs `get` into a new file, which has to fail with that code and words in the message.
+fn refused(data: &Data, address: &str, selection: &str, code: i32, words: &str) {
+    let before = data.names();
+    let few = ["--patience", "1s", "--memory", "8MiB"];
+    let output = run(["get", address, "--box", selection, "-o", &data.text("new.nc")].into_iter().chain(few));
+    let stderr = stderr(&output);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    assert!(stderr.contains(words), "`{words}` is not in: {stderr}");
+    assert!(stderr.starts_with("error: "), "{stderr}");
+    assert!(output.stdout.is_empty());
+    assert_eq!(data.names(), before, "{selection}");
+}
+
+#[test]
+fn boxes_that_select_nothing() {
+    let data = Data::new();
+    let node = Node::start(&data.text("wind.nc"), &[]);
+    let address = node.dataset("wind");
+    for (selection, words) in [
+        ("u[0:41]", "lies outside axis 0, which has 40 coordinates"),
+        ("u[..., 500]", "lies outside axis 2"),
+        ("u[1, 1, 1, 1]", "has entries for 4 axes"),
+        ("u[7:7]", "has no element"),
+        ("u[9:3]", "begins at 9 and ends before, at 3"),
+        ("u[::-1]", "the step `-1` has to be 1 or more"),
+        ("u[::0]", "the step `0` has to be 1 or more"),
+        ("u", "does not end with `[...]`"),
+        ("v[...]", "has no array `v`; it has time, level, u"),
+        ("[...]", "names no array"),
+    ] {
+        refused(&data, &address, selection, 1, words);
+    }
+}
+
+#[test]
+fn places_without_data() {
+    let data = Data::new();
+    let node = Node::start(&data.text("wind.nc"), &[]);
+    refused(&data, &node.dataset("storm"), "u[0]", 1, "there is no such dataset");
+    refused(&data, "lram://127.0.0.1:9/wind", "u[0]", 1, "see that `lram serve` runs there");
+    refused(&data, "http://127.0.0.1/wind", "u[0]", 2, "is no address of a site");
+    refused(&data, &data.text("nothing.nc"), "u[0]", 1, "No such file or directory");
+    refused(&data, "127.0.0.1:9/wind", "u[0]", 1, "the address of a node is lram://127.0.0.1:9/wind");
+    fs::write(data.path("broken.nc"), b"CDF\x01 and no more").unwrap();
+    refused(&data, &data.text("broken.nc"), "u[0]", 1, "broken.nc");
+    fs::write(data.path("unknown"), b"something else").unwrap();
+    refused(&data, &data.text("unknown"), "u[0]", 1, "the format of");
+}
+
+#[test]
+fn a_file_that_is_there_stays() {
+    let data = Data::new();
+    let target = data.text("old.nc");
+    fs::write(&target, "of value").unwrap();
+    let get = |more: &[&str]| {
+        let wind = data.text("wind.nc");
+        run(["get", &wind, "--box", "u[0]", "-o", &target].into_iter().chain(more.iter().copied()))
+    };
+    let output = get(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("the file is there already\nhelp: --force replaces it"), "{}", stderr(&output));
+    assert_eq!(fs::read(&target).unwrap(), b"of value");
+    assert!(get(&["--force"]).status.success());
+    assert!(fs::read(&target).unwrap().starts_with(b"CDF"));
+    assert_eq!(data.names(), ["old.nc", "wind.nc"]);
+}
+
+#[test]
+fn command_lines_that_say_too_little() {
+    let data = Data::new();
+    let wind = data.text("wind.nc");
+    for (args, words) in [
+        (&["get", &wind[..], "--box", "u[0]", "-o", "u.txt"][..], "the name does not say the format"),
+        (&["get", &wind, "-o", "u.nc"], "--box is missing: the dataset has 3 arrays"),
+        (&["status", &wind], "no node is there to be asked"),
+        (&["warm", &wind], "have no node"),
+        (&["serve", "lram://127.0.0.1:9", &wind], "an address of another node is served alone"),
+        (&["serve", &wind, "--listen", "::1"], "an IPv6 address stands in brackets"),
+        (&["serve", &wind, "--encrypt"], "--encrypt takes a secret"),
+    ] {
+        let output = run(args.iter().copied());
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+    }
+    let open = run(["serve", &wind, "--listen", "0.0.0.0:0"]);
+    assert_eq!(open.status.code(), Some(1));
+    assert!(stderr(&open).contains("help: give --secret-file PATH at both ends"), "{}", stderr(&open));
+}
+
+#[test]
+fn a_signal_leaves_no_part_of_a_file() {
+    let data = Data::new();
+    // A file of 4 GiB with a hole in place of its elements, so that its copy takes long.
+    let mut writer = Writer::new(Attributes::new());
+    let axes = ["row", "column"].map(|name| writer.dimension(name, 1 << 16).unwrap());
+    writer.variable("hole", DataType::Int8, &axes, Attributes::new()).unwrap();
+    fs::write(data.path("hole.nc"), writer.header().unwrap()).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(data.path("hole.nc")).unwrap();
+    file.set_len((1 << 32) + 4096).unwrap();
+    let before = data.names();
+    let mut get = lram(["get", &data.text("hole.nc"), "-o", &data.text("copy.raw")]).spawn().unwrap();
+    while data.names() == before {
+        assert!(get.try_wait().unwrap().is_none(), "it has ended");
+        sleep(Duration::from_millis(1));
+    }
+    assert!(data.names().iter().any(|name| name.starts_with(".lram-")), "{:?}", data.names());
+    kill(Pid::from_raw(get.id() as i32), Signal::SIGTERM).unwrap();
+    assert_eq!(get.wait().unwrap().code(), Some(143));
+    assert_eq!(data.names(), before);
+}

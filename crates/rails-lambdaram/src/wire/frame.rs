@@ -343,9 +343,9 @@ pub struct BudgetStatus {
     pub dataset: String,
     /// The array.
     pub array: String,
-    /// Blocks that were there when they were asked for.
+    /// Other blocks that were there when they were asked for.
     pub hits: u64,
-    /// Of these, blocks that had been fetched ahead.
+    /// Blocks that had been fetched ahead, and were there when they were asked for.
     pub ahead_hits: u64,
     /// Blocks that were on their way ahead of time when they were asked for.
     pub late_ahead: u64,

@@ -4,10 +4,10 @@ use crate::{
     description::{ArraySummary, DatasetDescription},
     grids::Grids,
     library::OpenError,
-    link::words,
     node::{Failure, ReadingError},
     opened::OpenSite,
     wire::{runs_of, split_runs},
+    words::words,
 };
 use rails_array::{PlanError, QueryError, Region, Selection, SelectionText, Shape};
 use rails_cache::{

@@ -21,7 +21,8 @@
 //! # }
 //! ```
 //!
-//! The repository's `docs/lambdaram.md` shows the use, `docs/lambdaram-wire.md` the bytes on a link.
+//! The repository's `docs/lambdaram.md` shows the use, `docs/lambdaram-wire.md` the bytes on a
+//! link.
 //!
 //! # Map
 //! Each module depends only on those above it.
@@ -61,6 +62,7 @@ mod simulation;
 mod site;
 pub mod storage;
 pub mod wire;
+mod words;
 
 pub use address::{LinkTransport, NodeAddress, SiteAddress, SiteAddressError};
 pub use dataset::{Array, ArrayError, Dataset, Explanation, ReadError, SelectError};

@@ -170,7 +170,8 @@ impl Server {
         for address in celeritas {
             let site_options = crate::SiteOptions { rate: options.rate, window: options.window, ..Default::default() };
             let listener = site_options.celeritas(&security).listen(address.socket);
-            let listener = listener.map_err(|error| ServeError::Celeritas { address: address.socket, error: error.into() })?;
+            let listener =
+                listener.map_err(|error| ServeError::Celeritas { address: address.socket, error: error.into() })?;
             server.celeritas.push(listener.local_addr());
             server.tasks.push(tokio::spawn(accept_celeritas(Arc::clone(&gate), listener)));
         }

@@ -8,7 +8,7 @@ use crate::{
     description::DatasetEntry,
     library::{DescribeError, Library, Local, Peer, Source},
     link::{Dialer, Greeting, LinkError, Remote, RemotePeer},
-    node::{Node, NodeSize},
+    node::{Node, NodeSize, SlotMemory},
     opened::OpenSite,
     storage::{Storage, StorageOptions},
     wire::{NodeId, NodeStatus},
@@ -76,7 +76,7 @@ pub enum SiteError {
     /// A rail's thread cannot be started.
     #[error("cannot start the rails")]
     Rails(#[from] RuntimeError),
-    /// The memory cannot be had.
+    /// The memory cannot be had. For nodes that serve, this is an error of the first read.
     #[error("cannot take the memory for blocks")]
     Memory(#[from] MemoryError),
     /// No reading thread can be started.
@@ -194,7 +194,7 @@ impl Site {
     }
 
     fn of_catalogue(address: SiteAddress, catalogue: Catalogue, options: SiteOptions) -> Result<Self, SiteError> {
-        let node = node_of(&options)?;
+        let node = node_of(&options, SlotMemory::new)?;
         let storage = Storage::new(StorageOptions::default())?;
         let source = Source::Local(Local::new(&node, catalogue, storage, &Handle::current()));
         let library = Library::new(&node, source);
@@ -207,15 +207,6 @@ impl Site {
         nodes: &[NodeAddress],
         options: SiteOptions,
     ) -> Result<Self, SiteError> {
-        // The memory is made ready while names are looked up.
-        let making = {
-            let options = options.clone();
-            let runtime = Handle::current();
-            spawn_blocking(move || {
-                let _entered = runtime.enter();
-                node_of(&options)
-            })
-        };
         let topology = Topology::detect()?;
         let (mut peers, mut all_rails) = (Vec::new(), Vec::new());
         for node in nodes {
@@ -242,7 +233,8 @@ impl Site {
             peers.push(RemotePeer { name: node.to_string().into(), dialer, runtime });
             all_rails.push(rails);
         }
-        let node = making.await.expect("making a node does not panic")?;
+        // The memory is made ready while the link is opened.
+        let node = node_of(&options, |size| Ok(SlotMemory::made_meanwhile(size, &Handle::current())))?;
         let greeting = Greeting {
             path: vec![node.id()],
             application: options.application.clone(),
@@ -256,7 +248,10 @@ impl Site {
 }
 
 /// A node with the memory of the options.
-fn node_of(options: &SiteOptions) -> Result<Arc<Node>, SiteError> {
+fn node_of(
+    options: &SiteOptions,
+    memory: impl FnOnce(NodeSize) -> Result<SlotMemory, MemoryError>,
+) -> Result<Arc<Node>, SiteError> {
     options.check()?;
     let slots = options.slots()?;
     let mut random = [0; 24];
@@ -265,7 +260,7 @@ fn node_of(options: &SiteOptions) -> Result<Arc<Node>, SiteError> {
     let id = NodeId(id.try_into().expect("sixteen bytes"));
     let seed = u64::from_le_bytes(seed.try_into().expect("eight bytes"));
     let size = NodeSize { slots, slot_bytes: options.slot_bytes, max_block_slots: MAX_BLOCK_SLOTS };
-    Ok(Node::new(id, size, seed, &Handle::current())?)
+    Ok(Node::new(id, size, memory(size)?, seed, &Handle::current()))
 }
 
 /// The security that the options state, or none for nodes on this machine.

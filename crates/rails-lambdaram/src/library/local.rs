@@ -4,10 +4,10 @@ use super::Peer;
 use crate::{
     catalogue::{Catalogue, PublishedDataset},
     description::{DatasetDescription, DatasetEntry},
-    link::words,
     node::{Node, OpenGrid, Upstream},
     storage::{ReadTicket, Storage, StorageError},
     wire::{Denial, DenialReason, Urgency},
+    words::words,
 };
 use rails_array::Selection;
 use rails_cache::{BlockId, Fault, pattern::Path};

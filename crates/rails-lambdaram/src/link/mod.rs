@@ -20,7 +20,7 @@ pub(crate) use carrier::{LinkReceiver, LinkSender, over_celeritas, over_rails};
 pub use dialer::DialError;
 pub(crate) use dialer::Dialer;
 pub use reader::LinkError;
-pub(crate) use reader::{Greeting, LinkStatus, words};
+pub(crate) use reader::{Greeting, LinkStatus};
 pub(crate) use reader_protocol::{Answer, Question};
 pub(crate) use remote::{Peer as RemotePeer, Remote};
 pub(crate) use server::serve;

@@ -9,6 +9,7 @@ use crate::{
     encoding::{self, Coder},
     node::{Landed, Node, OpenGrid},
     wire::{BlockHeader, DenialReason, Hello, NodeId, RefusedReason, Run, ServerMessage, Urgency, VERSION, WireFault},
+    words::words,
 };
 use bytes::Bytes;
 use rails_array::Selection;
@@ -17,7 +18,6 @@ use rails_formats::data_type::Endianness;
 use rails_multirail::Priority;
 use std::{
     collections::HashMap,
-    error::Error,
     fmt, io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -562,17 +562,6 @@ fn fault_of_denial(reason: DenialReason) -> Fault {
         DenialReason::Grid => Fault::Missing,
         DenialReason::Full | DenialReason::Source => Fault::Unreachable,
     }
-}
-
-/// An error and its causes in one line.
-pub(crate) fn words(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);

@@ -2,7 +2,6 @@
 
 use super::{
     carrier::{LinkReceiver, LinkSender},
-    reader::words,
     server_queue::{Key, ServerQueue},
 };
 use crate::{
@@ -13,6 +12,7 @@ use crate::{
         BlockHeader, Denial, DenialReason, Encoding, Encodings, Handle, ReaderFrame, RefusedReason, Run, ServerFrame,
         Urgency, VERSION, Welcome, WireFault, check_description, runs_of,
     },
+    words::words,
 };
 use bytes::Bytes;
 use rails_array::{BlockIndex, Selection};

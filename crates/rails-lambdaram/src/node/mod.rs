@@ -16,7 +16,10 @@ mod pinned;
 mod reading;
 mod slots;
 
-use crate::wire::{BudgetStatus, GridOf, NodeId, NodeStatus};
+use crate::{
+    wire::{BudgetStatus, GridOf, NodeId, NodeStatus},
+    words::words,
+};
 use core::Core;
 pub(crate) use core::ReaderKey;
 use effects::Effects;
@@ -24,14 +27,14 @@ pub(crate) use failure::Failure;
 pub(crate) use grid::{GridKey, Lease, OpenGrid, Upstream};
 pub(crate) use pinned::{Outlet, Pinned, Receiver};
 use rails_array::{BlockGrid, BlockIndex, Grid, GridError, Region, Selection, Shape};
-use rails_bind::memory::MemoryError;
 use rails_cache::{
     self as cache, BlockId, BudgetId, DeclareError, DownstreamId, Fault, Limits, NodeConfig, Policy, RequestId,
     UpstreamId,
 };
 use rails_formats::{data_type::DataType, manifest::ArrayDescription};
 pub(crate) use reading::ReadingError;
-use slots::{BlockBytes, SlotMemory, SlotTable};
+pub(crate) use slots::SlotMemory;
+use slots::{BlockBytes, Landing, SlotTable};
 use std::{
     num::NonZeroU64,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -94,10 +97,8 @@ pub(crate) enum Landed {
 
 impl Node {
     /// A node whose timeouts are kept by a task of that runtime.
-    pub(crate) fn new(id: NodeId, size: NodeSize, seed: u64, runtime: &Handle) -> Result<Arc<Self>, MemoryError> {
+    pub(crate) fn new(id: NodeId, size: NodeSize, memory: SlotMemory, seed: u64, runtime: &Handle) -> Arc<Self> {
         let NodeSize { slots, slot_bytes, max_block_slots } = size;
-        let length = NonZeroU64::new(u64::from(slot_bytes)).expect("a slot has bytes");
-        let memory = SlotMemory::new(slots, length, max_block_slots)?;
         let window_slots = (slots / 4).max(max_block_slots);
         let config = NodeConfig { slots, slot_bytes, max_block_slots, window_slots, seed };
         let core = Core::new(cache::Node::new(config, now()), SlotTable::new(slots));
@@ -133,7 +134,7 @@ impl Node {
             }
         });
         *node.timer.lock().unwrap_or_else(PoisonError::into_inner) = Some(timer);
-        Ok(node)
+        node
     }
 
     pub(crate) fn id(&self) -> NodeId {
@@ -253,8 +254,8 @@ impl Node {
     /// A block's bytes have come, in this machine's order. The node takes them if somebody waits
     /// for them.
     pub(crate) async fn land(self: &Arc<Self>, block: BlockId, bytes: &[u8], crc: u32) -> Landed {
-        let right = self.memory.landing().await;
-        let bytes = self.memory.write(&right, bytes, crc);
+        let Some(landing) = self.landing(block).await else { return Landed::Unwanted };
+        let bytes = self.memory.write(&landing, bytes, crc);
         self.step(|core, now| core.arrived(block, bytes, now))
     }
 
@@ -267,8 +268,8 @@ impl Node {
         bytes: &[u8],
         crc: u32,
     ) -> Landed {
-        let right = self.memory.landing().await;
-        let bytes = self.memory.write(&right, bytes, crc);
+        let Some(landing) = self.landing(block).await else { return Landed::Unwanted };
+        let bytes = self.memory.write(&landing, bytes, crc);
         self.step(|core, now| {
             let Some(budget) = core.own_budget(grid) else { return Landed::Unwanted };
             match core.pushed(upstream, budget, block, bytes.clone(), now) {
@@ -277,6 +278,18 @@ impl Node {
                 Landed::Unwanted => core.arrived(block, bytes, now),
             }
         })
+    }
+
+    /// Waits for buffers for a block. Without memory the block cannot be had.
+    async fn landing(self: &Arc<Self>, block: BlockId) -> Option<Landing<'_>> {
+        match self.memory.landing().await {
+            Ok(landing) => Some(landing),
+            Err(error) => {
+                let text = format!("this process cannot take the memory for blocks: {}", words(&*error));
+                self.fail(block, Fault::Unreachable, &text.into());
+                None
+            }
+        }
     }
 
     /// A block cannot be had.

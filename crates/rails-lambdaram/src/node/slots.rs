@@ -1,9 +1,16 @@
 //! The memory of slots.
 
+use super::NodeSize;
 use rails_bind::memory::{BufferOptions, BufferPool, MemoryError, PooledBuffer};
 use smallvec::SmallVec;
-use std::{num::NonZeroU64, sync::Arc};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use std::{
+    num::NonZeroU64,
+    sync::{Arc, OnceLock},
+};
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, Semaphore, SemaphorePermit},
+};
 
 /// The buffers of a node: one for each slot, and a few for blocks that are about to get slots.
 ///
@@ -12,9 +19,22 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// are copied.
 #[derive(Debug)]
 pub(crate) struct SlotMemory {
-    pool: BufferPool,
+    pool: Arc<Pool>,
     slot_bytes: NonZeroU64,
     landings: Semaphore,
+}
+
+/// Memory that is made, or being made.
+#[derive(Debug, Default)]
+struct Pool {
+    made: OnceLock<Result<BufferPool, Arc<MemoryError>>>,
+    is_made: Notify,
+}
+
+/// The right to [write](SlotMemory::write) one block.
+pub(crate) struct Landing<'a> {
+    pool: &'a BufferPool,
+    _permit: SemaphorePermit<'a>,
 }
 
 /// The bytes of a block, in slots.
@@ -30,34 +50,67 @@ pub(crate) struct BlockBytes {
 pub(crate) struct Slot(Arc<PooledBuffer>);
 
 impl SlotMemory {
-    /// Memory of so many slots, of which one block takes `max_block_slots` at most.
-    pub(crate) fn new(slots: u32, slot_bytes: NonZeroU64, max_block_slots: u32) -> Result<Self, MemoryError> {
-        let count = slots as usize + LANDINGS * max_block_slots as usize;
-        let pool = BufferPool::new(slot_bytes.get() as usize, count, &BufferOptions::new())?;
-        Ok(Self { pool, slot_bytes, landings: Semaphore::new(LANDINGS) })
+    /// The memory of a node of that size.
+    pub(crate) fn new(size: NodeSize) -> Result<Self, MemoryError> {
+        let memory = Self::unmade(size);
+        memory.pool.made.set(Ok(make(size)?)).expect("nobody else makes it");
+        Ok(memory)
+    }
+
+    /// The memory of a node of that size, which a thread of the runtime makes meanwhile: its pages
+    /// take longer than a round trip.
+    pub(crate) fn made_meanwhile(size: NodeSize, runtime: &Handle) -> Self {
+        let memory = Self::unmade(size);
+        let pool = Arc::clone(&memory.pool);
+        runtime.spawn_blocking(move || {
+            pool.made.set(make(size).map_err(Arc::new)).expect("nobody else makes it");
+            pool.is_made.notify_waiters();
+        });
+        memory
+    }
+
+    fn unmade(size: NodeSize) -> Self {
+        let slot_bytes = NonZeroU64::new(u64::from(size.slot_bytes)).expect("a slot has bytes");
+        Self { pool: Arc::default(), slot_bytes, landings: Semaphore::new(LANDINGS) }
     }
 
     pub(crate) fn slot_bytes(&self) -> NonZeroU64 {
         self.slot_bytes
     }
 
-    /// Waits for the right to [write](Self::write) one block.
-    pub(crate) async fn landing(&self) -> SemaphorePermit<'_> {
-        self.landings.acquire().await.expect("the landings are never closed")
+    /// Waits for the right to write one block.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub(crate) async fn landing(&self) -> Result<Landing<'_>, Arc<MemoryError>> {
+        let permit = self.landings.acquire().await.expect("the landings are never closed");
+        loop {
+            let is_made = self.pool.is_made.notified();
+            match self.pool.made.get() {
+                Some(Ok(pool)) => return Ok(Landing { pool, _permit: permit }),
+                Some(Err(error)) => return Err(Arc::clone(error)),
+                None => is_made.await,
+            }
+        }
     }
 
     /// Writes a block into buffers that are no slots' yet.
     ///
     /// # Panics
     /// If the block is larger than a block may be, so that the buffers do not suffice.
-    pub(crate) fn write(&self, _right: &SemaphorePermit<'_>, block: &[u8], crc: u32) -> BlockBytes {
+    pub(crate) fn write(&self, landing: &Landing<'_>, block: &[u8], crc: u32) -> BlockBytes {
         let slots = block.chunks(self.slot_bytes.get() as usize).map(|part| {
-            let mut buffer = self.pool.take().expect("there are buffers for every slot and every landing");
+            let mut buffer = landing.pool.take().expect("there are buffers for every slot and every landing");
             buffer[..part.len()].copy_from_slice(part);
             Slot(Arc::new(buffer))
         });
         BlockBytes { slots: slots.collect(), crc }
     }
+}
+
+fn make(size: NodeSize) -> Result<BufferPool, MemoryError> {
+    let count = size.slots as usize + LANDINGS * size.max_block_slots as usize;
+    BufferPool::new(size.slot_bytes as usize, count, &BufferOptions::new())
 }
 
 impl AsRef<[u8]> for Slot {
@@ -111,18 +164,19 @@ mod tests {
 
     #[tokio::test]
     async fn past_bytes_go_back_when_they_are_replaced() {
-        let memory = SlotMemory::new(2, NonZeroU64::new(4096).unwrap(), 2).unwrap();
+        let size = NodeSize { slots: 2, slot_bytes: 4096, max_block_slots: 2 };
+        let memory = SlotMemory::made_meanwhile(size, &Handle::current());
         let mut table = SlotTable::new(2);
-        let free = memory.pool.available();
+        let free = memory.landing().await.unwrap().pool.available();
         for round in 0..20_u8 {
-            let right = memory.landing().await;
+            let landing = memory.landing().await.unwrap();
             let block = vec![round; 5000];
-            table.install([1, 0].into_iter(), memory.write(&right, &block, u32::from(round)));
+            table.install([1, 0].into_iter(), memory.write(&landing, &block, u32::from(round)));
             let there = table.bytes([1, 0].into_iter());
             assert_eq!((there.slots[1].as_ref()[0], there.crc), (round, u32::from(round)));
             assert_eq!(there.slots.iter().map(|slot| slot.as_ref().len()).sum::<usize>(), 8192);
             drop(there);
-            assert_eq!(memory.pool.available(), free - 2);
+            assert_eq!(landing.pool.available(), free - 2);
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     Array, ReadError, Site, SiteAddress, SiteOptions,
     library::{Library, Source},
     link::{Dialer, Greeting, Remote, RemotePeer},
-    node::{Node, NodeSize},
+    node::{Node, NodeSize, SlotMemory},
     wire::NodeId,
 };
 use rails_array::{Region, Selection, Shape};
@@ -114,7 +114,8 @@ impl World {
 fn node(number: u8, random: &mut ChaCha8Rng) -> Arc<Node> {
     // The largest block takes one slot or two.
     let size = NodeSize { slots: random.random_range(24..80), slot_bytes: 256, max_block_slots: 2 };
-    Node::new(NodeId([number; 16]), size, random.next_u64(), &Handle::current()).unwrap()
+    let memory = SlotMemory::new(size).unwrap();
+    Node::new(NodeId([number; 16]), size, memory, random.next_u64(), &Handle::current())
 }
 
 fn remote(node: &Arc<Node>, servers: &[SimulatedNode], presends: bool) -> Arc<Remote> {

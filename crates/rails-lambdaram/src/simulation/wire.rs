@@ -144,7 +144,7 @@ impl WireReceiver {
         let cut = self.connection.cut.notified();
         self.connection.ended()?;
         let arrival = async {
-            let Some((at, message)) = self.messages.recv().await else { return None };
+            let (at, message) = self.messages.recv().await?;
             sleep_until(at).await;
             Some(message)
         };

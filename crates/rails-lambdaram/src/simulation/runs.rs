@@ -193,6 +193,13 @@ async fn job(site: Site, files: Arc<SharedFiles>, mut random: ChaCha8Rng) -> Tal
                 assert!(is_near || reason.contains("checksum") || reason.contains("payload"), "{reason}");
                 tally.broken += 1;
             }
+            // Two nodes whose files changed between their answers.
+            Err(ReadError::Failed { fault: Fault::Unreachable, reason, .. })
+                if reason.contains("serve different data") =>
+            {
+                tally.changed += 1;
+                array = None;
+            }
             Err(ReadError::Failed { fault: Fault::Unreachable, .. }) => tally.unreachable += 1,
             Err(error) => panic!("{selection}: {error}"),
         }

@@ -1,7 +1,6 @@
 //! The figures of a contender over all rounds.
 
 use super::{
-    case::Contender,
     plan::{Blocks, Figures},
     spread::Spread,
 };
@@ -47,14 +46,14 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// The figures of a contender's samples; `None` without one.
-    pub(crate) fn of(contender: &Contender, samples: &[Sample]) -> Option<Self> {
-        let of = || samples.iter().filter(|sample| sample.name == contender.name).map(|sample| &sample.figures);
-        let steps = contender.steps.len();
+    /// The figures of a contender's samples, each of so many steps, whose seconds are multiplied by
+    /// `scale`; `None` without a sample.
+    pub(crate) fn of(name: &'static str, steps: usize, scale: f64, samples: &[Sample]) -> Option<Self> {
+        let of = || samples.iter().filter(|sample| sample.name == name).map(|sample| &sample.figures);
         let waited = |figures: &&Figures| !figures.waits.is_empty();
         Some(Self {
-            name: contender.name,
-            seconds: Spread::of(of().map(|figures| figures.seconds * contender.scale()))?,
+            name,
+            seconds: Spread::of(of().map(|figures| figures.seconds * scale))?,
             stall: Spread::of(of().filter(waited).map(|figures| figures.waited() / figures.seconds)),
             hits: Spread::of(of().filter_map(|figures| hits(&figures.blocks?, steps))),
             waste: Spread::of(of().filter_map(|figures| waste(&figures.blocks?))),

@@ -1,4 +1,4 @@
-//! What a reader is told, and what it answers: the same for LambdaRAM and for its rivals.
+//! The orders of a reader and its figures, the same for LambdaRAM and for its rivals.
 
 use super::weather::Window;
 use serde::{Deserialize, Serialize};

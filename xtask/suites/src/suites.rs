@@ -25,7 +25,7 @@ use std::{
 pub(crate) struct Tier {
     /// The tests that are drawn from seeds, by their program and module, and the seeds, as
     /// `RAILS_SEEDS` has them.
-    drawn: [(&'static str, &'static str, &'static str); 5],
+    drawn: [(&'static str, &'static str, &'static str); 6],
     /// How long each may take, as timeout(1) has it: a stream that stands still in a way that the
     /// simulation does not see must not hold up the rest.
     longest: &'static str,
@@ -49,6 +49,7 @@ impl Tier {
             ("lossy_paths", "properties::", "0..20000"),
             ("random_runs", "one_node::", "0..20000"),
             ("random_runs", "two_nodes::", "0..20000"),
+            ("rails_lambdaram", "simulation::", "0..2000"),
         ],
         longest: "30m",
         fuzz: (Build::Quick, 1),
@@ -64,6 +65,7 @@ impl Tier {
             ("lossy_paths", "properties::", "0..1000000"),
             ("random_runs", "one_node::", "0..1000000"),
             ("random_runs", "two_nodes::", "0..1000000"),
+            ("rails_lambdaram", "simulation::", "0..100000"),
         ],
         longest: "4h",
         fuzz: (Build::Optimized, 60),

@@ -137,7 +137,7 @@ impl SiteOptions {
             Some(rate) => CeleritasOptions::fixed(rate),
             None => CeleritasOptions::adaptive(AdaptiveOptions::default()),
         };
-        let options = options.window(self.window);
+        let options = options.window(self.window).max_unsent(DataSize::bytes(MAX_UNSENT_BYTES));
         if security.mode() == Mode::Insecure { options } else { options.security(security.clone()) }
     }
 }
@@ -148,5 +148,7 @@ impl Default for SiteOptions {
     }
 }
 
+/// As the send buffer of a stream: a message that is demanded waits behind no more.
+const MAX_UNSENT_BYTES: u64 = 4 << 20;
 /// 4 MiB: four of the largest blocks.
 const MIN_SLOTS: u64 = 64;

@@ -143,11 +143,17 @@ impl Chooser {
 
 impl Candidate {
     /// Seconds for a byte of a block, and the part of it that remains; `None` before the first.
+    ///
+    /// The time is the median: an encoder that another program has interrupted for some
+    /// milliseconds is no slow one, and the bytes that wait on the link leave meanwhile.
     fn measured(&self) -> Option<(f64, f64)> {
         let sum = |number: fn(&Sample) -> f64| self.samples.iter().map(number).sum::<f64>();
         let block_bytes = sum(|sample| sample.block_bytes as f64);
-        let measured = |seconds: f64, payload: f64| (seconds / block_bytes, payload / block_bytes);
-        (block_bytes > 0.0).then(|| measured(sum(|sample| sample.seconds), sum(|sample| sample.payload_bytes as f64)))
+        let mut seconds: Vec<f64> =
+            self.samples.iter().map(|sample| sample.seconds / sample.block_bytes.max(1) as f64).collect();
+        seconds.sort_unstable_by(f64::total_cmp);
+        let median = *seconds.get(seconds.len() / 2)?;
+        (block_bytes > 0.0).then(|| (median, sum(|sample| sample.payload_bytes as f64) / block_bytes))
     }
 }
 

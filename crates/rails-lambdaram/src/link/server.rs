@@ -186,13 +186,14 @@ impl ServerLink {
                 // It goes behind the blocks that were sent into the credit.
                 Some(Outgoing::Last(frame)) => (vec![frame.encode()], priority),
                 Some(Outgoing::Block(key, grid, pinned, is_push)) => {
-                    let load = LinkLoad { bytes_per_second: rate.of(&sender), queued_bytes: 0 };
+                    let load = rate.load(&sender);
                     let message = self.message(key, &grid, pinned, is_push, &mut coder, &load);
                     // There is room for another block.
                     self.begin();
                     (vec![message], priority)
                 }
             };
+            let begin = Instant::now();
             let mut sending = std::pin::pin!(sender.send(message, priority));
             let sent = tokio::select! {
                 sent = &mut sending => sent,
@@ -206,6 +207,7 @@ impl ServerLink {
             if let Err(error) = sent {
                 return words(&error);
             }
+            rate.sent(begin.elapsed());
         }
     }
 
@@ -567,15 +569,23 @@ impl Removed {
 struct SentRate {
     blocks: u32,
     bytes_per_second: Option<u64>,
+    /// The last message waited for room: the link has a send buffer to work on.
+    has_waited: bool,
 }
 
 impl SentRate {
-    fn of(&mut self, sender: &LinkSender) -> Option<u64> {
-        if self.blocks.is_multiple_of(BLOCKS_PER_RATE) {
+    fn load(&mut self, sender: &LinkSender) -> LinkLoad {
+        if self.blocks.is_multiple_of(BLOCKS_PER_RATE) || self.bytes_per_second.is_none() {
             self.bytes_per_second = sender.bytes_per_second();
         }
         self.blocks = self.blocks.wrapping_add(1);
-        self.bytes_per_second
+        let queued_bytes = if self.has_waited { SEND_BUFFER_BYTES } else { 0 };
+        LinkLoad { bytes_per_second: self.bytes_per_second, queued_bytes }
+    }
+
+    /// A message was taken after that time.
+    fn sent(&mut self, took: Duration) {
+        self.has_waited = took >= MIN_WAIT;
     }
 }
 
@@ -654,6 +664,11 @@ fn wire_fault(fault: Fault) -> WireFault {
 const MAX_CREDIT_PART: u32 = 8;
 /// A reader's round trip is not measured here; the credit bounds what is sent.
 const DEFAULT_ROUND_TRIP: Duration = Duration::from_millis(20);
+/// The bytes that wait unsent where a message waits for room: the default of streams, and that of
+/// the connections of Celeritas here.
+const SEND_BUFFER_BYTES: u64 = 4 << 20;
+/// A message that finds room is taken in some microseconds.
+const MIN_WAIT: Duration = Duration::from_micros(300);
 /// The blocks for which the rate of a link is taken to be the same.
 const BLOCKS_PER_RATE: u32 = 16;
 /// The time that a peer has for its greeting, and a refused one for the reason.

@@ -3,3 +3,5 @@
 mod data;
 mod far;
 mod local;
+mod protected;
+mod replaced;

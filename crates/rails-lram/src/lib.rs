@@ -16,6 +16,7 @@ mod lab;
 mod output;
 mod site;
 mod slabs;
+mod slow_path;
 mod text;
 
 pub use cli::Cli;

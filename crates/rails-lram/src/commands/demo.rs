@@ -1,10 +1,14 @@
 //! `lram demo`: far reads, both ends in this process.
 
-use crate::demo_data::{LEVELS, ROWS, STEPS, wind};
+use crate::{
+    demo_data::{LEVELS, ROWS, STEPS, wind},
+    slow_path::SlowPath,
+};
 use anyhow::{Context, Result, ensure};
 use rails_array::{Region, Shape};
-use rails_cli::{duration, exit::Exit, print, stop::Stop, thread::block_on};
+use rails_cli::{duration, exit::Exit, print, rate, stop::Stop, thread::block_on};
 use rails_lambdaram::{Server, ServerOptions, Site, SiteOptions};
+use rails_topo::Bandwidth;
 use std::{
     fs,
     path::Path,
@@ -15,12 +19,18 @@ use tokio::time::sleep;
 /// Compute the wind shear over a basin from a far array, both ends in this process
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A file of 31 MiB is written below $TMPDIR or /tmp, and removed at the end. The path is this machine's loopback, which has no \
-delay: over a long one, the second case waits a round trip for every read, and the third hardly ever.")]
+A file of 31 MiB is written below $TMPDIR or /tmp, and removed at the end. The path lies between two ports of this machine, and \
+each direction has the rate and half of the round trip. It loses nothing, and TCP starts faster on it than on a line.")]
 pub(crate) struct Args {
     /// The time that the program computes after each read
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = duration::parse)]
     compute: Duration,
+    /// The rate of the path, in each direction
+    #[arg(long, value_name = "RATE", default_value = "500mbit", value_parser = rate::parse)]
+    rate: Bandwidth,
+    /// The round trip of the path
+    #[arg(long, value_name = "TIME", default_value = "19ms", value_parser = duration::parse)]
+    rtt: Duration,
 }
 
 pub(crate) fn run(args: Args) -> Result<Exit> {
@@ -49,10 +59,17 @@ async fn show(args: &Args, folder: &Path) -> Result<Exit> {
     fs::write(&file, wind()?).context("the demo's file cannot be written")?;
     let path = file.to_str().context("the folder's name is no text")?;
     let local = read(&Site::open(path).await?, args.compute).await?;
-    let cold = far(path, SiteOptions::new().prefetch(false).views(false), args.compute).await?;
-    let ahead = far(path, SiteOptions::new(), args.compute).await?;
-    let mut table = print::table(1, vec!["wind shear from", "took", "waited", "a read", "misses", "fetched ahead"]);
-    for (name, outcome) in [("a file of this machine", &local), ("a node", &cold), ("a node, ahead of time", &ahead)] {
+    let cold = far(path, SiteOptions::new().prefetch(false).views(false), args).await?;
+    let ahead = far(path, SiteOptions::new(), args).await?;
+    let unasked = far(path, SiteOptions::new().presend(true), args).await?;
+    let mut table = print::table(1, vec!["wind shear from", "took", "waited", "a read", "misses", "ahead"]);
+    let cases = [
+        ("a file of this machine", &local),
+        ("a node", &cold),
+        ("a node, prefetched", &ahead),
+        ("a node, presended", &unasked),
+    ];
+    for (name, outcome) in cases {
         ensure!(outcome.shear == local.shear, "{name}: other elements were read than from the file");
         let milliseconds = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
         table.add_row(vec![
@@ -65,16 +82,21 @@ async fn show(args: &Args, folder: &Path) -> Result<Exit> {
         ]);
     }
     print::result(format_args!("{table}\n"))?;
-    print::note("all cases read the same elements; the path is this machine's loopback, which has no delay");
+    print::note(format_args!(
+        "all cases read the same elements; the path has {}, and a round trip of {:?}",
+        args.rate, args.rtt
+    ));
     Ok(Exit::Done)
 }
 
 /// Reads over a link from a node that has nothing in memory yet.
-async fn far(path: &str, options: SiteOptions, compute: Duration) -> Result<Outcome> {
+async fn far(path: &str, options: SiteOptions, args: &Args) -> Result<Outcome> {
     let node = Site::open(path).await?;
     let server = Server::bind(&node, &["127.0.0.1:0".to_owned()], ServerOptions::new()).await?;
-    let site = Site::open_with(&server.site_addresses()[0], options).await?;
-    let outcome = read(&site, compute).await;
+    let address = server.site_addresses()[0].trim_start_matches("lram://").parse()?;
+    let line = SlowPath::to(address, args.rate, args.rtt).await.context("no port for the path")?;
+    let site = Site::open_with(&format!("lram://{}", line.address()), options).await?;
+    let outcome = read(&site, args.compute).await;
     site.close().await;
     outcome
 }
@@ -103,6 +125,6 @@ async fn read(site: &Site, compute: Duration) -> Result<Outcome> {
         waited,
         shear,
         misses: budgets.iter().map(|budget| budget.misses).sum(),
-        ahead: budgets.iter().map(|budget| budget.ahead_fetched).sum(),
+        ahead: budgets.iter().map(|budget| budget.ahead_fetched + budget.pushed).sum(),
     })
 }

@@ -106,8 +106,8 @@ fn files_of_a_folder_become_one_dataset() {
 
 #[test]
 fn the_demo_reads_the_same_near_and_far() {
-    let shown = done(["demo", "--compute", "0"]);
-    for case in ["a file of this machine", "a node", "a node, ahead of time"] {
+    let shown = done(["demo", "--compute", "0", "--rtt", "1ms", "--rate", "10gbit"]);
+    for case in ["a file of this machine", "a node", "a node, prefetched", "a node, presended"] {
         assert!(shown.contains(case), "{shown}");
     }
 }

@@ -51,6 +51,12 @@ impl Presender {
         }
     }
 
+    /// A presender that knows the same reads, and sends blocks that count against another budget:
+    /// the reader goes on with another division of the array into blocks.
+    pub fn for_budget(&self, budget: BudgetId) -> Self {
+        Self { budget, waste: Waste::new(), ..self.clone() }
+    }
+
     /// Takes the selections that will be read, in their order, and sends the first of them before
     /// anything is read: a list of the application's, or the [reads](Self::reads) of an earlier
     /// reader of the same job. Returns how many blocks were noted to be sent.

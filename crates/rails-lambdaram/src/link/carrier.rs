@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use rails_celeritas::Connection;
 use rails_multirail::{MessageReceiver, MessageSender, MultiRailMessages, Priority};
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 /// The sending half of a link.
 #[derive(Debug, Clone)]
@@ -21,6 +21,15 @@ pub(crate) enum LinkReceiver {
     Celeritas(Arc<Connection>),
     #[cfg(test)]
     Simulated(crate::simulation::WireReceiver),
+}
+
+/// What a link's own statistics say; `None` is unknown.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct LinkFigures {
+    /// The rate.
+    pub(crate) bytes_per_second: Option<u64>,
+    /// The round trip of the longest lane, without queues.
+    pub(crate) round_trip: Option<Duration>,
 }
 
 /// Both halves of a link over rails.
@@ -55,18 +64,27 @@ impl LinkSender {
         }
     }
 
-    /// The rate of the link in bytes a second, as its own statistics have it; `None` while it is
-    /// unknown.
-    pub(crate) fn bytes_per_second(&self) -> Option<u64> {
+    /// The link as its own statistics have it.
+    pub(crate) fn figures(&self) -> LinkFigures {
         match self {
             Self::Rails(sender) => {
                 let lanes = sender.stats().lanes;
-                let rates = lanes.iter().filter(|lane| lane.up).filter_map(|lane| lane.rate);
-                rates.map(|rate| rate.as_bits_per_second() / 8).reduce(u64::saturating_add)
+                let up = || lanes.iter().filter(|lane| lane.up);
+                let rates = up().filter_map(|lane| lane.rate).map(|rate| rate.as_bits_per_second() / 8);
+                LinkFigures {
+                    bytes_per_second: rates.reduce(u64::saturating_add),
+                    round_trip: up().filter_map(|lane| lane.min_rtt).max(),
+                }
             }
-            Self::Celeritas(connection) => Some(connection.stats().rate.as_bits_per_second() / 8),
+            Self::Celeritas(connection) => {
+                let stats = connection.stats();
+                LinkFigures {
+                    bytes_per_second: Some(stats.rate.as_bits_per_second() / 8),
+                    round_trip: Some(stats.min_rtt),
+                }
+            }
             #[cfg(test)]
-            Self::Simulated(_) => None,
+            Self::Simulated(_) => LinkFigures::default(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! One link of a node that serves: the peer's questions, and the blocks that it asks for.
 
 use super::{
-    carrier::{LinkReceiver, LinkSender},
+    carrier::{LinkFigures, LinkReceiver, LinkSender},
     server_queue::{Key, ServerQueue},
 };
 use crate::{
@@ -49,6 +49,7 @@ struct State {
     last_frames: VecDeque<ServerFrame>,
     handles: HashMap<Handle, Served>,
     encodings: Encodings,
+    figures: LinkFigures,
 }
 
 /// An array that the peer reads.
@@ -157,6 +158,7 @@ impl ServerLink {
             last_frames: VecDeque::new(),
             handles: HashMap::new(),
             encodings,
+            figures: LinkFigures::default(),
         };
         Self {
             node: Arc::clone(node),
@@ -187,6 +189,7 @@ impl ServerLink {
                 Some(Outgoing::Last(frame)) => (vec![frame.encode()], priority),
                 Some(Outgoing::Block(key, grid, pinned, is_push)) => {
                     let load = rate.load(&sender);
+                    self.state().figures = rate.figures;
                     let message = self.message(key, &grid, pinned, is_push, &mut coder, &load);
                     // There is room for another block.
                     self.begin();
@@ -352,7 +355,13 @@ impl ServerLink {
             ReaderFrame::Credit { handle, slots } => self.credited(handle, slots),
             ReaderFrame::Recall { handle } => self.recalled(handle),
             ReaderFrame::Reading { handle, selection } => {
-                let path = Path { round_trip: DEFAULT_ROUND_TRIP, ..self.library.path() };
+                let (figures, storage) = (self.state().figures, self.library.path());
+                let rate = figures.bytes_per_second.unwrap_or(storage.bytes_per_second);
+                let path = Path {
+                    round_trip: figures.round_trip.unwrap_or(DEFAULT_ROUND_TRIP),
+                    bytes_per_second: rate.min(storage.bytes_per_second),
+                    ..storage
+                };
                 self.present(handle, |presender, node, now| {
                     // A selection of another array is nothing that could be sent.
                     let _ = presender.read(node, &selection, &path, now);
@@ -386,13 +395,14 @@ impl ServerLink {
         let max = self.node.status().slots / MAX_CREDIT_PART;
         let (budget, accepted) = {
             let mut state = self.state();
+            let before = state.presender_of_another(handle);
             let Some(served) = state.handles.get_mut(&handle) else { return };
             let accepted = slots.min(max.saturating_sub(served.credit.accepted));
             served.credit.accepted += accepted;
             served.credit.declined = served.credit.declined.saturating_add(slots - accepted);
             if served.presender.is_none() {
-                let shape = served.grid.array_shape.clone();
-                served.presender = Some(Presender::new(self.downstream(), served.budget, &shape));
+                let new = || Presender::new(self.downstream(), served.budget, &served.grid.array_shape);
+                served.presender = Some(before.map_or_else(new, |before| before.for_budget(served.budget)));
             }
             (served.budget, accepted)
         };
@@ -536,6 +546,18 @@ impl ServerLink {
 }
 
 impl State {
+    /// The presender of the handle that the peer opened last for the same array: it goes on with
+    /// another division of it.
+    fn presender_of_another(&self, handle: Handle) -> Option<Presender> {
+        let key = &self.handles.get(&handle)?.grid.key;
+        let is_same = |other: &&Served| {
+            let other = &other.grid.key;
+            (&other.dataset, other.array, other.generation) == (&key.dataset, key.array, key.generation)
+        };
+        let others = self.handles.iter().filter(|(other, served)| **other != handle && is_same(served));
+        others.filter(|(_, served)| served.presender.is_some()).max_by_key(|(other, _)| **other)?.1.presender.clone()
+    }
+
     fn removed(&mut self, keys: impl IntoIterator<Item = Key>) -> Removed {
         let mut removed = Removed::default();
         for (request, block) in keys.into_iter().filter_map(|key| self.queue.remove(key)) {
@@ -568,19 +590,19 @@ impl Removed {
 #[derive(Default)]
 struct SentRate {
     blocks: u32,
-    bytes_per_second: Option<u64>,
+    figures: LinkFigures,
     /// The last message waited for room: the link has a send buffer to work on.
     has_waited: bool,
 }
 
 impl SentRate {
     fn load(&mut self, sender: &LinkSender) -> LinkLoad {
-        if self.blocks.is_multiple_of(BLOCKS_PER_RATE) || self.bytes_per_second.is_none() {
-            self.bytes_per_second = sender.bytes_per_second();
+        if self.blocks.is_multiple_of(BLOCKS_PER_RATE) || self.figures.bytes_per_second.is_none() {
+            self.figures = sender.figures();
         }
         self.blocks = self.blocks.wrapping_add(1);
         let queued_bytes = if self.has_waited { SEND_BUFFER_BYTES } else { 0 };
-        LinkLoad { bytes_per_second: self.bytes_per_second, queued_bytes }
+        LinkLoad { bytes_per_second: self.figures.bytes_per_second, queued_bytes }
     }
 
     /// A message was taken after that time.
@@ -662,7 +684,7 @@ fn wire_fault(fault: Fault) -> WireFault {
 
 /// One link gets so much of the node's memory for blocks that its peer does not ask for.
 const MAX_CREDIT_PART: u32 = 8;
-/// A reader's round trip is not measured here; the credit bounds what is sent.
+/// The round trip of a link that has sent nothing yet; the credit bounds what is sent.
 const DEFAULT_ROUND_TRIP: Duration = Duration::from_millis(20);
 /// The bytes that wait unsent where a message waits for room: the default of streams, and that of
 /// the connections of Celeritas here.

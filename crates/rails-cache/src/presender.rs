@@ -31,8 +31,9 @@ pub struct Presender {
     waste: Waste,
     /// The bytes of the last read, and how long the reader may have waited for them.
     last: Option<(u64, Duration)>,
-    /// The first selections that were read.
+    /// The first selections that were read, if they are kept.
     reads: Vec<Selection>,
+    keeps_reads: bool,
 }
 
 impl Presender {
@@ -48,7 +49,15 @@ impl Presender {
             waste: Waste::new(),
             last: None,
             reads: Vec::new(),
+            keeps_reads: true,
         }
+    }
+
+    /// Whether the first reads are kept, for the next reader of the same job. By default they are,
+    /// and take up to a megabyte.
+    #[must_use]
+    pub fn keep_reads(self, keeps_reads: bool) -> Self {
+        Self { keeps_reads, ..self }
     }
 
     /// A presender that knows the same reads, and sends blocks that count against another budget:
@@ -88,11 +97,15 @@ impl Presender {
     ) -> Result<usize, ReadError> {
         let blocks = node.blocks_of_selection(self.budget, selection)?;
         let count = blocks.len() as u64;
+        if count > MAX_READ_BLOCKS {
+            // So large a read is its own work ahead.
+            return Ok(0);
+        }
         let missing = node.downstream_reads(self.downstream, self.budget, blocks)?;
         self.consumed(node.bytes_of(self.budget, selection), missing, count, path, now);
         self.detector.observe(selection.bounds());
         self.guess.observe(selection.bounds());
-        if self.reads.len() < MAX_READS {
+        if self.keeps_reads && self.reads.len() < MAX_READS {
             self.reads.push(selection.clone());
         }
         node.cancel_presend(self.downstream, self.budget);
@@ -184,6 +197,9 @@ impl Presender {
 const MAX_NEWS: u64 = 64;
 /// The regions that are looked for at each read.
 const MAX_REGIONS: usize = 64;
+/// The blocks of a read beyond which nothing is sent ahead of the next one: 2 GiB of blocks of 256
+/// KiB. To look at each takes time under the node's lock.
+const MAX_READ_BLOCKS: u64 = 8192;
 /// The reads that are remembered: a mebibyte of them.
 const MAX_READS: usize = 4096;
 

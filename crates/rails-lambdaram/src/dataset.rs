@@ -269,9 +269,13 @@ impl Array {
             copy_inline(summary, inline, selection, goal);
             return Ok(());
         }
-        let view = self.inner.grids.reading(selection).map_err(|error| self.not_opened(&error))?;
+        let mut view = self.inner.grids.reading(selection).map_err(|error| self.not_opened(&error))?;
         let node = self.inner.dataset.site.library.node();
-        let read = node.read_into(view.reader(), view.grid(), selection, goal).await;
+        let mut read = node.read_into(view.reader(), view.grid(), selection, goal).await;
+        if read.is_err() && view.grid().is_denied() && self.inner.grids.deny(&view) {
+            view = self.inner.grids.whole().map_err(|error| self.not_opened(&error))?;
+            read = node.read_into(view.reader(), view.grid(), selection, goal).await;
+        }
         read.map_err(|error| match error {
             ReadingError::Changed | ReadingError::Failed(Failure { fault: Fault::Changed, .. }) => {
                 ReadError::Changed { array: summary.description.name.clone() }

@@ -7,7 +7,7 @@ use crate::{
     SiteOptions,
     description::DatasetDescription,
     library::{Library, OpenError},
-    node::{Lease, Node, OpenGrid, ReaderKey},
+    node::{BudgetLease, Lease, Node, OpenGrid, ReaderKey},
     wire::GridOf,
 };
 use rails_array::{Region, Selection, Shape};
@@ -35,6 +35,8 @@ struct State {
     /// The one that was used last is the last one.
     views: Vec<View>,
     watch: Watch,
+    /// A view was denied: there are no more.
+    is_denied: bool,
     told: Vec<Region>,
 }
 
@@ -46,6 +48,8 @@ pub(crate) struct View(Arc<ViewInner>);
 struct ViewInner {
     node: Arc<Node>,
     grid: Lease,
+    /// The node keeps the budget as long as the view.
+    _budget: BudgetLease,
     reader: ReaderKey,
 }
 
@@ -71,12 +75,13 @@ impl Grids {
     pub(crate) fn reading(&self, selection: &Selection) -> Result<View, OpenError> {
         let mut state = self.state();
         let whole = self.whole_of(&mut state)?;
+        state.views.retain(|view| !view.grid().is_denied());
         if let Some(at) = state.views.iter().rposition(|view| view.covers(selection.bounds())) {
             let view = state.views.remove(at);
             state.views.push(view.clone());
             return Ok(view);
         }
-        if self.has_views {
+        if self.has_views && !state.is_denied {
             let max_block_bytes = self.library.node().max_block_bytes();
             let proposal = state.watch.observe(selection, whole.grid(), max_block_bytes);
             if let Some((region, block_shape)) = proposal {
@@ -92,6 +97,16 @@ impl Grids {
             }
         }
         Ok(whole)
+    }
+
+    /// A view was denied by its node, and reads go on with the blocks of the array. Returns whether
+    /// this is news of a view.
+    pub(crate) fn deny(&self, view: &View) -> bool {
+        let is_view = view.grid().key.grid.region.is_some();
+        if is_view {
+            self.state().is_denied = true;
+        }
+        is_view
     }
 
     /// The division that a read would use.
@@ -148,11 +163,11 @@ impl Grids {
         let (grid, budget) = self.library.open(&self.description, self.array, &wanted, &self.application)?;
         let node = Arc::clone(self.library.node());
         let shape = &self.description.arrays[self.array as usize].description.shape;
-        let reader = node.add_reader(budget, shape, before.map(View::reader), self.prefetches);
+        let reader = node.add_reader(*budget, shape, before.map(View::reader), self.prefetches);
         if !told.is_empty() {
             node.tell(reader, told.to_vec()).expect("the regions were told before");
         }
-        Ok(View(Arc::new(ViewInner { node, grid, reader })))
+        Ok(View(Arc::new(ViewInner { node, grid, _budget: budget, reader })))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -92,7 +92,14 @@ impl Local {
         });
         let now = match checked.await {
             Ok(Ok(None)) => known,
-            Ok(Ok(Some(next))) => self.replaced(next),
+            Ok(Ok(Some(next))) => {
+                let now = self.replaced(next);
+                // Others may read what is there now.
+                if !peer.may_read(now.readers()) {
+                    return Err(unknown());
+                }
+                now
+            }
             Ok(Err(error)) => return Err(source(words(&error))),
             Err(_) => return Err(source("the files cannot be looked at".into())),
         };

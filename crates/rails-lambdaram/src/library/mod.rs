@@ -11,12 +11,12 @@ mod peer;
 use crate::{
     description::{DatasetDescription, DatasetEntry},
     link::{Answer, LinkError, LinkStatus, Question, Remote},
-    node::{GridKey, Lease, Node, OpenGrid, OpenGridError, Upstream},
+    node::{BudgetLease, GridKey, Lease, Node, OpenGrid, OpenGridError, Upstream},
     wire::{Denial, DenialReason, GridOf, NodeStatus, Run},
 };
 pub(crate) use local::Local;
 pub(crate) use peer::Peer;
-use rails_cache::{BudgetId, DeclareError, pattern::Path};
+use rails_cache::{DeclareError, pattern::Path};
 use std::{
     collections::HashMap,
     sync::{
@@ -147,7 +147,7 @@ impl Library {
         array: u32,
         grid: &GridOf,
         application: &str,
-    ) -> Result<(Lease, BudgetId), OpenError> {
+    ) -> Result<(Lease, BudgetLease), OpenError> {
         let generation = description.generation;
         let key = GridKey { dataset: description.name.as_str().into(), array, grid: grid.clone(), generation };
         let summary = description.arrays.get(array as usize).ok_or(OpenError::NoArray { array })?;
@@ -171,7 +171,7 @@ impl Library {
         generation: u64,
         application: &str,
         peer: &Peer,
-    ) -> Result<(Lease, BudgetId), Denial> {
+    ) -> Result<(Lease, BudgetLease), Denial> {
         let known = self.described().get(dataset).filter(|known| known.generation == generation).cloned();
         let is_allowed = match &self.source {
             Source::Local(local) => local.may_read(dataset, peer),
@@ -225,6 +225,15 @@ impl Library {
         }
     }
 
+    /// The node's figures, as far as they are about datasets that a peer may read.
+    pub(crate) fn status_for(&self, peer: &Peer) -> NodeStatus {
+        let mut status = self.status();
+        if let Source::Local(local) = &self.source {
+            status.budgets.retain(|budget| local.may_read(&budget.dataset, peer));
+        }
+        status
+    }
+
     /// The node's figures.
     pub(crate) fn status(&self) -> NodeStatus {
         NodeStatus { links: self.links.load(Ordering::Relaxed), ..self.node.status() }
@@ -238,6 +247,14 @@ impl Library {
 
     fn described(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<DatasetDescription>>> {
         self.described.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        if let Source::Remote(remote) = &self.source {
+            remote.abort();
+        }
     }
 }
 

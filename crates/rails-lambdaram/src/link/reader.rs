@@ -2,17 +2,18 @@
 
 use super::{
     carrier::{LinkReceiver, LinkSender},
-    dialer::{DialError, Dialer},
+    dialer::Dialer,
     reader_protocol::{Answer, Event, Question, ReaderProtocol},
 };
 use crate::{
     encoding::{self, Coder},
-    node::{Landed, Node, OpenGrid},
+    node::{Landed, Landing, Node, OpenGrid},
     wire::{BlockHeader, DenialReason, Hello, NodeId, RefusedReason, Run, ServerMessage, Urgency, VERSION, WireFault},
     words::words,
 };
 use bytes::Bytes;
 use rails_array::Selection;
+use rails_bind::memory::MemoryError;
 use rails_cache::{BlockId, Fault, UpstreamId, pattern::Path};
 use rails_formats::data_type::Endianness;
 use rails_multirail::Priority;
@@ -66,6 +67,8 @@ pub(crate) struct Greeting {
 struct LinkState {
     protocol: ReaderProtocol,
     status: LinkStatus,
+    /// The link was ended for good.
+    is_closed: bool,
     answers: HashMap<u32, oneshot::Sender<Result<Answer, LinkError>>>,
 }
 
@@ -118,7 +121,12 @@ impl ReaderLink {
         presends: Option<UpstreamId>,
         node: &Arc<Node>,
     ) -> Arc<Self> {
-        let state = LinkState { protocol: ReaderProtocol::new(), status: LinkStatus::Idle, answers: HashMap::new() };
+        let state = LinkState {
+            protocol: ReaderProtocol::new(),
+            status: LinkStatus::Idle,
+            is_closed: false,
+            answers: HashMap::new(),
+        };
         Arc::new(Self {
             name,
             dialer,
@@ -165,8 +173,17 @@ impl ReaderLink {
 
     pub(super) fn want(&self, grid: &Arc<OpenGrid>, blocks: &[BlockId], urgency: Urgency) {
         self.tell(grid);
-        self.state().protocol.want(grid, blocks, urgency);
+        let is_closed = {
+            let mut state = self.state();
+            if !state.is_closed {
+                state.protocol.want(grid, blocks, urgency);
+            }
+            state.is_closed
+        };
         self.work.notify_one();
+        if is_closed {
+            self.fail_blocks(blocks, Fault::Unreachable, &self.error(CLOSED).to_string());
+        }
     }
 
     pub(super) fn raise(&self, grid: &Arc<OpenGrid>, blocks: &[BlockId]) {
@@ -178,7 +195,12 @@ impl ReaderLink {
     pub(super) fn reading(&self, grid: &Arc<OpenGrid>, selection: &Selection) {
         if self.presends.is_some() {
             self.tell(grid);
-            self.state().protocol.reading(grid, selection);
+            let mut state = self.state();
+            // A node that was not there then needs no old news.
+            if state.status == LinkStatus::Up {
+                state.protocol.reading(grid, selection);
+            }
+            drop(state);
             self.work.notify_one();
         }
     }
@@ -218,9 +240,13 @@ impl ReaderLink {
     pub(super) fn close(&self, grid: &Arc<OpenGrid>) {
         let blocks = self.state().protocol.close(grid);
         self.work.notify_one();
-        let Some(node) = self.node.upgrade() else { return };
-        let text = "nobody reads the array any more".into();
-        blocks.into_iter().for_each(|block| node.fail(block, Fault::Ended, &text));
+        self.fail_blocks(&blocks, Fault::Ended, "nobody reads the array any more");
+    }
+
+    /// Forgets everything, for a site that is gone: the grids lead back to this link.
+    pub(super) fn forget_all(&self) {
+        let past = std::mem::replace(&mut self.state().protocol, ReaderProtocol::new());
+        drop(past);
     }
 
     pub(super) fn warm(&self, grid: &Arc<OpenGrid>, runs: impl Iterator<Item = Vec<Run>>) {
@@ -236,6 +262,9 @@ impl ReaderLink {
         let (sender, receiver) = oneshot::channel();
         let number = {
             let mut state = self.state();
+            if state.is_closed {
+                return Err(self.error(CLOSED));
+            }
             let number = state.protocol.ask(question);
             state.answers.insert(number, sender);
             number
@@ -256,6 +285,8 @@ impl ReaderLink {
     /// Opens the link whenever something is wanted. It ends with the node, or when it is closed.
     pub(super) async fn run(self: Arc<Self>, fallback: Weak<dyn Fallback>) {
         self.keep_open(&fallback).await;
+        self.state().is_closed = true;
+        self.fail_all(CLOSED);
         self.has_ended.send_replace(true);
     }
 
@@ -267,48 +298,56 @@ impl ReaderLink {
                 }
                 self.work.notified().await;
             }
-            match self.dial(fallback).await {
-                Ok((sender, receiver)) => {
-                    let end = self.exchange(sender, receiver).await;
-                    if self.is_closing() {
-                        return;
-                    }
+            let opened = self.open(fallback).await;
+            if self.is_closing() || self.node.strong_count() == 0 {
+                return;
+            }
+            match opened {
+                Ok(end) => {
                     tracing::warn!(node = %self.name, reason = %end, "a link has ended");
                     self.lost(fallback);
                 }
-                Err(error) => self.fail_all(&words(&error)),
-            }
-            if self.node.strong_count() == 0 {
-                return;
+                Err(reason) => self.fail_all(&reason),
             }
         }
     }
 
-    /// Opens a connection, again and again for as long as wanted blocks may wait.
-    async fn dial(&self, fallback: &Weak<dyn Fallback>) -> Result<(LinkSender, LinkReceiver), DialError> {
-        self.state().status = LinkStatus::Dialing;
+    /// Opens a link, again and again for as long as wanted blocks may wait, and uses it. Returns
+    /// why it ended.
+    ///
+    /// # Errors
+    /// Why it could not be opened. A peer that does not welcome this node is as good as none.
+    async fn open(&self, fallback: &Weak<dyn Fallback>) -> Result<String, String> {
         let deadline = Instant::now() + self.patience;
         let mut pause = FIRST_PAUSE;
         loop {
-            let error = match self.dialer.dial().await {
-                Ok(halves) => return Ok(halves),
-                Err(error) => error,
+            self.state().status = LinkStatus::Dialing;
+            let reason = match self.dialer.dial().await {
+                Err(error) => words(&error),
+                Ok((sender, receiver)) => {
+                    let end = self.exchange(sender, receiver, deadline).await;
+                    if self.status() == LinkStatus::Up || self.is_closing() {
+                        return Ok(end);
+                    }
+                    end
+                }
             };
             // Whoever asks a question wants to know now.
-            self.fail_questions(&words(&error));
+            self.fail_questions(&reason);
             self.hand_over(fallback);
             let left = deadline.saturating_duration_since(Instant::now());
             if !self.state().protocol.is_wanted() || left.is_zero() {
-                return Err(error);
+                return Err(reason);
             }
-            tracing::info!(node = %self.name, error = %words(&error), "a link does not open, and is tried again");
+            tracing::info!(node = %self.name, reason, "a link does not open, and is tried again");
             sleep(pause.min(left)).await;
             pause = (pause * 2).min(MAX_PAUSE);
         }
     }
 
-    /// Sends and receives until the connection ends. Returns why it did.
-    async fn exchange(&self, sender: LinkSender, receiver: LinkReceiver) -> String {
+    /// Sends and receives until the connection ends, which it does if the peer has not welcomed
+    /// this node in time. Returns why it ended.
+    async fn exchange(&self, sender: LinkSender, receiver: LinkReceiver, welcomed_by: Instant) -> String {
         let hello = Hello {
             version: VERSION,
             path: self.greeting.path.clone(),
@@ -316,11 +355,12 @@ impl ReaderLink {
             max_block_bytes: self.greeting.max_block_bytes,
             encodings: encoding::SUPPORTED,
         };
-        self.state().protocol.connected(hello);
+        let outdated = self.state().protocol.connected(hello);
+        self.fail_blocks(&outdated, Fault::Changed, "the source has changed");
         let (mut farewell, mut receiver) = (sender.clone(), receiver);
         let end = tokio::select! {
             end = self.send(sender) => end,
-            end = self.receive(&mut receiver) => end,
+            end = self.receive(&mut receiver, welcomed_by) => end,
         };
         if self.is_closing() {
             let goodbye = async {
@@ -353,16 +393,14 @@ impl ReaderLink {
         }
     }
 
-    async fn receive(&self, receiver: &mut LinkReceiver) -> String {
-        // A peer that accepts connections and says nothing is none of ours.
-        let greeted_by = Instant::now() + self.patience;
+    async fn receive(&self, receiver: &mut LinkReceiver, welcomed_by: Instant) -> String {
         let mut is_greeted = false;
         let mut coder = Coder::default();
         loop {
             let message = if is_greeted {
                 receiver.recv().await
             } else {
-                match timeout_at(greeted_by, receiver.recv()).await {
+                match timeout_at(welcomed_by, receiver.recv()).await {
                     Ok(message) => message,
                     Err(_) => return "the peer does not answer the greeting".into(),
                 }
@@ -372,13 +410,18 @@ impl ReaderLink {
                 Ok(None) => return "the peer has ended the link".into(),
                 Err(error) => return words(&error),
             };
-            let event = match ServerMessage::decode(message) {
+            let message = match ServerMessage::decode(message) {
                 Err(error) => return words(&error),
-                Ok(message) => {
-                    let slot_bytes = self.greeting.slot_bytes;
-                    self.state().protocol.received(message, slot_bytes, Instant::now().into_std())
-                }
+                Ok(message) => message,
             };
+            let Some(node) = self.node.upgrade() else { return "the node of this process has ended".into() };
+            // From here to the landing of a block nothing waits, so that no block is forgotten.
+            let landing = match message {
+                ServerMessage::Block(..) => Some(node.landing().await),
+                ServerMessage::Frame(_) => None,
+            };
+            let slot_bytes = self.greeting.slot_bytes;
+            let event = self.state().protocol.received(message, slot_bytes, Instant::now().into_std());
             // An answer makes room for the next question.
             self.work.notify_one();
             match event {
@@ -389,18 +432,24 @@ impl ReaderLink {
                 }
                 Ok(Event::Refused { reason, text }) => return refusal(reason, &text),
                 Ok(_) if !is_greeted => return "the peer does not answer the greeting first".into(),
-                Ok(event) => self.happened(event, &mut coder).await,
+                Ok(event) => self.happened(&node, event, landing, &mut coder),
             }
         }
     }
 
-    async fn happened(&self, event: Event, coder: &mut Coder) {
-        let Some(node) = self.node.upgrade() else { return };
+    fn happened(
+        &self,
+        node: &Arc<Node>,
+        event: Event,
+        landing: Option<Result<Landing<'_>, Arc<MemoryError>>>,
+        coder: &mut Coder,
+    ) {
         match event {
-            Event::Block { grid, block, header, payload, was_wanted } => {
-                let landed = self.land(&node, &grid, block, &header, &payload, coder).await;
-                if header.is_push && !was_wanted && landed == Landed::Unwanted {
-                    self.state().protocol.not_taken(&grid, block);
+            Event::Block { grid, block, header, payload } => {
+                let landing = landing.expect("a block comes by a message that is one");
+                let landed = self.land(node, &grid, block, &header, &payload, landing, coder);
+                if header.is_push {
+                    self.state().protocol.pushed(&grid, block, landed == Landed::Taken);
                 }
             }
             Event::Returned { grid, slots } => {
@@ -420,6 +469,12 @@ impl ReaderLink {
                 if fault == Fault::Changed {
                     node.outdate(&grid);
                 }
+                if let Some(upstream) = self.presends {
+                    node.return_credit(upstream, &grid, u32::MAX);
+                }
+                if denial_ends(fault) {
+                    grid.deny();
+                }
                 let text = text.into();
                 blocks.into_iter().for_each(|block| node.fail(block, fault, &text));
             }
@@ -434,15 +489,24 @@ impl ReaderLink {
         }
     }
 
-    async fn land(
+    #[expect(clippy::too_many_arguments, reason = "a block is all of these")]
+    fn land(
         &self,
         node: &Arc<Node>,
         grid: &OpenGrid,
         block: BlockId,
         header: &BlockHeader,
         payload: &Bytes,
+        landing: Result<Landing<'_>, Arc<MemoryError>>,
         coder: &mut Coder,
     ) -> Landed {
+        let landing = match landing {
+            Ok(landing) => landing,
+            Err(error) => {
+                node.fail_without_memory(block, &error);
+                return Landed::Unwanted;
+            }
+        };
         let element_bytes = grid.dtype.bytes() as usize;
         let decoded = coder.decode(payload, element_bytes, header.encoding, header.block_bytes as usize);
         let mut bytes = match decoded {
@@ -460,10 +524,16 @@ impl ReaderLink {
         grid.dtype.swap_to_native(&mut bytes, Endianness::Little);
         let crc = if Endianness::NATIVE == Endianness::Little { header.crc } else { crate::crc(&bytes) };
         match self.presends.filter(|_| header.is_push) {
-            Some(upstream) => node.land_push(upstream, grid, block, &bytes, crc).await,
+            Some(upstream) => node.land_push(&landing, upstream, grid, block, &bytes, crc),
             // A block that nobody wants any more is dropped.
-            None => node.land(block, &bytes, crc).await,
+            None => node.land_in(&landing, block, &bytes, crc),
         }
+    }
+
+    fn fail_blocks(&self, blocks: &[BlockId], fault: Fault, text: &str) {
+        let Some(node) = self.node.upgrade() else { return };
+        let text = text.into();
+        blocks.iter().for_each(|block| node.fail(*block, fault, &text));
     }
 
     /// The connection is gone: other links take over what they can. Questions are asked again on
@@ -564,6 +634,12 @@ fn fault_of_denial(reason: DenialReason) -> Fault {
     }
 }
 
+/// Whether a fault of a denied grid is one for all of its blocks, for as long as the link lasts.
+fn denial_ends(fault: Fault) -> bool {
+    matches!(fault, Fault::Missing | Fault::Unreachable)
+}
+
+const CLOSED: &str = "the site was closed";
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// A closed link waits so long for its peer.

@@ -59,6 +59,7 @@ struct Credit {
 
 #[derive(Debug)]
 struct Wanted {
+    grid: Arc<OpenGrid>,
     urgency: Urgency,
     /// The time at which the peer was asked.
     asked: Option<Instant>,
@@ -88,14 +89,12 @@ pub(super) enum Event {
         question: u32,
         answer: Answer,
     },
-    /// The payload has to be decoded and compared with the header. `was_wanted` tells whether the
-    /// block had been asked for.
+    /// The payload has to be decoded and compared with the header.
     Block {
         grid: Arc<OpenGrid>,
         block: BlockId,
         header: BlockHeader,
         payload: Bytes,
-        was_wanted: bool,
     },
     /// Credit comes back.
     Returned {
@@ -148,11 +147,13 @@ impl ReaderProtocol {
     }
 
     /// A connection is there. Grids are named, questions are asked and wanted blocks are asked for
-    /// again.
-    pub(super) fn connected(&mut self, hello: Hello) {
+    /// again. Returns the wanted blocks of grids whose source has changed, which do not come.
+    pub(super) fn connected(&mut self, hello: Hello) -> Vec<BlockId> {
         self.max_asked = MAX_ASKED_BEFORE_WELCOME;
         self.asked = 0;
-        self.frames = VecDeque::from([ReaderFrame::Hello(hello)]);
+        let warm = std::mem::take(&mut self.frames).into_iter();
+        let warm: Vec<_> = warm.filter(|frame| matches!(frame, ReaderFrame::Warm { .. })).collect();
+        self.frames.push_back(ReaderFrame::Hello(hello));
         self.notices.clear();
         self.credits.clear();
         let questions: Vec<_> = self.questions.iter().map(|(number, question)| question.frame(*number)).collect();
@@ -161,7 +162,8 @@ impl ReaderProtocol {
         let of = &self.grids;
         self.handles.retain(|_, handle| of.contains_key(handle));
         let opens: Vec<_> = self.grids.iter().map(|(handle, grid)| self.open_frame(*handle, grid)).collect();
-        self.frames.extend(opens);
+        self.frames.extend(opens.into_iter().chain(warm));
+        let outdated = self.wanted.extract_if(|_, state| state.grid.is_stale()).map(|(block, _)| block).collect();
         self.queues = [VecDeque::new(), VecDeque::new()];
         let mut wanted: Vec<(BlockId, Urgency)> = Vec::new();
         for (block, state) in &mut self.wanted {
@@ -172,6 +174,7 @@ impl ReaderProtocol {
         for (block, urgency) in wanted {
             self.queues[urgency as usize].push_back(block);
         }
+        outdated
     }
 
     /// The peer calls a generation of a dataset by the number `own`, and this node by
@@ -199,7 +202,11 @@ impl ReaderProtocol {
     pub(super) fn want(&mut self, grid: &Arc<OpenGrid>, blocks: &[BlockId], urgency: Urgency) {
         self.name(grid);
         for block in blocks {
-            self.wanted.insert(*block, Wanted { urgency, asked: None });
+            let wanted = Wanted { grid: Arc::clone(grid), urgency, asked: None };
+            // It was asked for before, if its answer was lost here.
+            if self.wanted.insert(*block, wanted).is_some_and(|before| before.asked.is_some()) {
+                self.asked -= 1;
+            }
             self.queues[urgency as usize].push_back(*block);
         }
     }
@@ -226,10 +233,11 @@ impl ReaderProtocol {
 
     /// Nobody reads a grid any more. Returns its wanted blocks, which do not come.
     pub(super) fn close(&mut self, grid: &OpenGrid) -> Vec<BlockId> {
-        let Some(handle) = self.handles.remove(&grid.id) else { return Vec::new() };
-        self.grids.remove(&handle);
-        self.credits.remove(&grid.id);
-        self.frames.push_back(ReaderFrame::Close { handle });
+        if let Some(handle) = self.handles.remove(&grid.id) {
+            self.grids.remove(&handle);
+            self.credits.remove(&grid.id);
+            self.frames.push_back(ReaderFrame::Close { handle });
+        }
         self.unwant(grid.id)
     }
 
@@ -248,7 +256,8 @@ impl ReaderProtocol {
         };
         self.frames.extend(split_runs(&lost).map(|blocks| ReaderFrame::Have { handle, blocks, holds: false }));
         let credit = self.credits.entry(grid.id).or_default();
-        let (used, unused) = (news.stats.used - credit.used, news.stats.unused - credit.unused);
+        let (used, unused) =
+            (news.stats.used.saturating_sub(credit.used), news.stats.unused.saturating_sub(credit.unused));
         (credit.used, credit.unused) = (news.stats.used, news.stats.unused);
         credit.slots += news.granted;
         if used + unused > 0 {
@@ -266,9 +275,15 @@ impl ReaderProtocol {
         self.notices.push_back(ReaderFrame::Reading { handle, selection: selection.clone() });
     }
 
-    /// Tells the peer that a block which it has sent unasked was not taken.
-    pub(super) fn not_taken(&mut self, grid: &Arc<OpenGrid>, block: BlockId) {
-        if let Some(&handle) = self.handles.get(&grid.id) {
+    /// A block that came unasked has landed, or was not taken, which the peer is told.
+    pub(super) fn pushed(&mut self, grid: &Arc<OpenGrid>, block: BlockId, was_taken: bool) {
+        // It may have been asked for while it landed: the peer takes it for the answer.
+        if was_taken && self.wanted.remove(&block).is_some_and(|wanted| wanted.asked.is_some()) {
+            self.asked -= 1;
+        }
+        if let Some(&handle) = self.handles.get(&grid.id)
+            && !was_taken
+        {
             self.frames.push_back(ReaderFrame::Have { handle, blocks: runs_of([block.index]), holds: false });
         }
     }
@@ -329,17 +344,18 @@ impl ReaderProtocol {
 
     /// Whether anything waits for the peer.
     pub(super) fn is_wanted(&self) -> bool {
-        !self.wanted.is_empty() || !self.questions.is_empty()
+        let has_warm = || self.frames.iter().any(|frame| matches!(frame, ReaderFrame::Warm { .. }));
+        !self.wanted.is_empty() || !self.questions.is_empty() || has_warm()
     }
 
     /// Gives up all wanted blocks.
     pub(super) fn give_up(&mut self) -> Vec<(Arc<OpenGrid>, BlockId, Urgency)> {
         self.queues = [VecDeque::new(), VecDeque::new()];
         self.asked = 0;
-        let mut all: Vec<_> = self.wanted.drain().map(|(block, state)| (block, state.urgency)).collect();
-        all.sort_unstable();
-        let grid_of = |dataset| self.handles.get(&dataset).and_then(|handle| self.grids.get(handle));
-        all.into_iter().filter_map(|(block, urgency)| Some((grid_of(block.dataset)?.clone(), block, urgency))).collect()
+        self.frames.retain(|frame| !matches!(frame, ReaderFrame::Warm { .. }));
+        let mut all: Vec<_> = self.wanted.drain().map(|(block, state)| (state.grid, block, state.urgency)).collect();
+        all.sort_unstable_by_key(|(_, block, urgency)| (*block, *urgency));
+        all
     }
 
     /// The way over the link.
@@ -372,7 +388,7 @@ impl ReaderProtocol {
 
     /// Blocks of one grid, as many as one message names and the peer lets be asked for.
     fn next_get(&mut self, urgency: Urgency, now: Instant) -> Option<ReaderFrame> {
-        let mut of = None;
+        let mut of: Option<Arc<OpenGrid>> = None;
         let mut blocks = Vec::new();
         while self.asked < self.max_asked && blocks.len() < MAX_RUNS {
             let Some(block) = self.queues[urgency as usize].front().copied() else { break };
@@ -382,7 +398,7 @@ impl ReaderProtocol {
                 self.queues[urgency as usize].pop_front();
                 continue;
             };
-            if *of.get_or_insert(block.dataset) != block.dataset {
+            if of.get_or_insert_with(|| Arc::clone(&state.grid)).id != block.dataset {
                 break;
             }
             state.asked = Some(now);
@@ -390,8 +406,16 @@ impl ReaderProtocol {
             blocks.push(block.index);
             self.queues[urgency as usize].pop_front();
         }
-        let handle = self.handles[&of?];
-        (!blocks.is_empty()).then(|| ReaderFrame::Get { handle, blocks: runs_of(blocks), urgency })
+        // A grid that was closed meanwhile has a new handle, whose opening goes first.
+        let handle = self.name(&of?);
+        let get = ReaderFrame::Get { handle, blocks: runs_of(blocks), urgency };
+        match self.frames.pop_front() {
+            None => Some(get),
+            Some(open) => {
+                self.frames.push_back(get);
+                Some(open)
+            }
+        }
     }
 
     fn block(
@@ -419,7 +443,6 @@ impl ReaderProtocol {
             // Asked for twice, because it was given up or the connection was lost.
             return Ok(Event::Nothing);
         }
-        let was_wanted = wanted.is_some();
         if let Some(since) = wanted.and_then(|wanted| wanted.asked) {
             self.asked -= 1;
             if !header.is_push {
@@ -427,7 +450,7 @@ impl ReaderProtocol {
             }
         }
         self.meter.received(payload.len() as u64, self.asked == 0, now);
-        Ok(Event::Block { grid, block, header, payload, was_wanted })
+        Ok(Event::Block { grid, block, header, payload })
     }
 
     fn frame(&mut self, frame: ServerFrame) -> Result<Event, Violation> {

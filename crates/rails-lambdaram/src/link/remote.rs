@@ -178,8 +178,11 @@ impl Fallback for Remote {
     }
 }
 
-impl Drop for Remote {
-    fn drop(&mut self) {
+impl Remote {
+    /// Ends the links at once. Grids lead to their upstream, and links to grids, so this is not
+    /// left to a drop.
+    pub(crate) fn abort(&self) {
         self.tasks.iter().for_each(JoinHandle::abort);
+        self.links.iter().for_each(|link| link.forget_all());
     }
 }

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     encoding::{self, Chooser, Coder, LinkLoad},
     library::{Library, Peer},
-    node::{Failure, Lease, Node, OpenGrid, Outlet, Pinned, Receiver},
+    node::{BudgetLease, Failure, Lease, Node, OpenGrid, Outlet, Pinned, Receiver},
     wire::{
         BlockHeader, Denial, DenialReason, Encoding, Encodings, Handle, ReaderFrame, RefusedReason, Run, ServerFrame,
         Urgency, VERSION, Welcome, WireFault, check_description, runs_of,
@@ -16,11 +16,12 @@ use crate::{
 };
 use bytes::Bytes;
 use rails_array::{BlockIndex, Selection};
-use rails_cache::{self as cache, BudgetId, DownstreamId, Fault, Presender, RequestId, pattern::Path};
+use rails_cache::{self as cache, BudgetId, DatasetId, DownstreamId, Fault, Presender, RequestId, pattern::Path};
 use rails_formats::data_type::Endianness;
 use rails_multirail::Priority;
 use std::{
     collections::{HashMap, VecDeque},
+    num::NonZeroU64,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::{Duration, Instant},
 };
@@ -40,6 +41,8 @@ struct ServerLink {
     demand: Notify,
     /// Blocks ahead of time can be sent.
     ahead: Notify,
+    /// An answer was sent.
+    answered: Notify,
 }
 
 struct State {
@@ -55,11 +58,18 @@ struct State {
 /// An array that the peer reads.
 struct Served {
     grid: Lease,
-    budget: BudgetId,
+    budget: BudgetLease,
     chooser: Chooser,
     /// `None` while it works, and before the first credit.
     presender: Option<Presender>,
     credit: Credit,
+}
+
+impl Served {
+    /// The slots that a block takes in the peer's memory.
+    fn slots_of(&self, block: BlockIndex, slot_bytes: NonZeroU64) -> u32 {
+        u32::try_from(self.grid.block_bytes(block).div_ceil(slot_bytes.get())).unwrap_or(u32::MAX)
+    }
 }
 
 /// The slots of a peer's memory that it has promised for blocks of an array.
@@ -76,6 +86,8 @@ struct Credit {
 struct ForPeer {
     link: Weak<ServerLink>,
     key: Key,
+    /// The array that the handle meant when the block was asked for.
+    grid: DatasetId,
 }
 
 /// The peer has broken the protocol, or is not to be served.
@@ -168,6 +180,7 @@ impl ServerLink {
             state: Mutex::new(state),
             demand: Notify::new(),
             ahead: Notify::new(),
+            answered: Notify::new(),
         }
     }
 
@@ -179,6 +192,8 @@ impl ServerLink {
             Urgency::Ahead => (&self.ahead, Priority::LOWEST),
         };
         loop {
+            // Whatever was sent, or could not be had, has made room.
+            self.begin();
             let (message, priority) = match self.next(urgency) {
                 None => {
                     work.notified().await;
@@ -191,22 +206,19 @@ impl ServerLink {
                     let load = rate.load(&sender);
                     self.state().figures = rate.figures;
                     let message = self.message(key, &grid, pinned, is_push, &mut coder, &load);
-                    // There is room for another block.
-                    self.begin();
                     (vec![message], priority)
                 }
             };
             let begin = Instant::now();
             let mut sending = std::pin::pin!(sender.send(message, priority));
-            let sent = tokio::select! {
-                sent = &mut sending => sent,
-                () = sleep(PIN_LIMIT) => {
+            let sent = loop {
+                tokio::select! {
+                    sent = &mut sending => break sent,
                     // A peer that takes nothing keeps no memory of others.
-                    let unpinned = self.state().queue.unpin();
-                    Pinned::release(unpinned);
-                    sending.await
+                    () = sleep(PIN_LIMIT) => self.unpin(),
                 }
             };
+            self.state().queue.set_moving();
             if let Err(error) = sent {
                 return words(&error);
             }
@@ -214,11 +226,33 @@ impl ServerLink {
         }
     }
 
+    /// Gives the memory of all blocks back that are ready.
+    fn unpin(&self) {
+        let mut state = self.state();
+        let mut unpinned = state.queue.unpin();
+        for ((handle, block), pinned) in state.queue.take_pushes(None) {
+            if let Some(served) = state.handles.get_mut(&handle) {
+                let slots = served.slots_of(block, self.node.slot_bytes());
+                served.credit.accepted = served.credit.accepted.saturating_sub(slots);
+                served.credit.declined = served.credit.declined.saturating_add(slots);
+            }
+            unpinned.push(pinned);
+        }
+        let budgets: Vec<BudgetId> = state.handles.values().map(|served| *served.budget).collect();
+        drop(state);
+        Pinned::release(unpinned);
+        // The peer has not got what was to be pushed, and which of it is not known.
+        let downstream = self.downstream();
+        self.node.about_downstream(|node, _| budgets.iter().for_each(|budget| node.forget_held(downstream, *budget)));
+    }
+
     fn next(&self, urgency: Urgency) -> Option<Outgoing> {
         let mut state = self.state();
         if urgency == Urgency::Demand
             && let Some(frame) = state.frames.pop_front()
         {
+            drop(state);
+            self.answered.notify_one();
             return Some(Outgoing::Frame(frame));
         }
         let (key, pinned, is_push) = match state.queue.next(urgency) {
@@ -231,8 +265,8 @@ impl ServerLink {
         };
         let served = state.handles.get_mut(&key.0).expect("a handle ends with its blocks");
         if is_push {
-            let slots = served.grid.block_bytes(key.1).div_ceil(self.node.slot_bytes().get());
-            served.credit.accepted = served.credit.accepted.saturating_sub(u32::try_from(slots).unwrap_or(u32::MAX));
+            let slots = served.slots_of(key.1, self.node.slot_bytes());
+            served.credit.accepted = served.credit.accepted.saturating_sub(slots);
         }
         Some(Outgoing::Block(key, Arc::clone(&*served.grid), pinned, is_push))
     }
@@ -280,6 +314,10 @@ impl ServerLink {
     /// Does what the peer asks for. Returns a refusal, or why the link ended.
     async fn receive(self: &Arc<Self>, mut receiver: LinkReceiver, application: &str) -> Result<Refusal, String> {
         loop {
+            // A peer that asks and does not take the answers waits.
+            while self.state().frames.len() >= MAX_ANSWERS {
+                self.answered.notified().await;
+            }
             let message = match receiver.recv().await {
                 Ok(Some(message)) => message,
                 Ok(None) => return Err("the peer has ended the link".into()),
@@ -349,7 +387,7 @@ impl ServerLink {
                 }
             }
             ReaderFrame::Status { question } => {
-                let status = self.library.status();
+                let status = self.library.status_for(&self.peer);
                 self.answer(ServerFrame::Status { question, status });
             }
             ReaderFrame::Credit { handle, slots } => self.credited(handle, slots),
@@ -396,15 +434,17 @@ impl ServerLink {
         let (budget, accepted) = {
             let mut state = self.state();
             let before = state.presender_of_another(handle);
+            let all = state.handles.values().map(|served| served.credit.accepted).fold(0, u32::saturating_add);
             let Some(served) = state.handles.get_mut(&handle) else { return };
-            let accepted = slots.min(max.saturating_sub(served.credit.accepted));
+            let accepted = slots.min(max.saturating_sub(all));
             served.credit.accepted += accepted;
             served.credit.declined = served.credit.declined.saturating_add(slots - accepted);
             if served.presender.is_none() {
-                let new = || Presender::new(self.downstream(), served.budget, &served.grid.array_shape);
-                served.presender = Some(before.map_or_else(new, |before| before.for_budget(served.budget)));
+                let budget = *served.budget;
+                let new = || Presender::new(self.downstream(), budget, &served.grid.array_shape).keep_reads(false);
+                served.presender = Some(before.map_or_else(new, |before| before.for_budget(budget)));
             }
-            (served.budget, accepted)
+            (*served.budget, accepted)
         };
         let downstream = self.downstream();
         // An array that has ended takes none.
@@ -467,7 +507,7 @@ impl ServerLink {
             let (key, served) = {
                 let mut state = self.state();
                 let Some(key) = state.queue.begin() else { return };
-                (key, state.handles.get(&key.0).map(|served| (Arc::clone(&*served.grid), served.budget)))
+                (key, state.handles.get(&key.0).map(|served| (Arc::clone(&*served.grid), *served.budget)))
             };
             let Some((grid, budget)) = served else {
                 self.drop_blocks([key]);
@@ -478,7 +518,7 @@ impl ServerLink {
                 self.drop_blocks([key]);
                 continue;
             }
-            let receiver: Arc<dyn Receiver> = Arc::new(ForPeer { link: Arc::downgrade(self), key });
+            let receiver: Arc<dyn Receiver> = Arc::new(ForPeer { link: Arc::downgrade(self), key, grid: grid.id });
             match self.node.read_blocks(budget, vec![key.1], &receiver) {
                 Ok(request) => {
                     let unwanted = self.state().queue.requested(key, request);
@@ -510,7 +550,7 @@ impl ServerLink {
     }
 
     fn served(&self, handle: Handle) -> Option<(Arc<OpenGrid>, BudgetId)> {
-        self.state().handles.get(&handle).map(|served| (Arc::clone(&*served.grid), served.budget))
+        self.state().handles.get(&handle).map(|served| (Arc::clone(&*served.grid), *served.budget))
     }
 
     /// The link is over.
@@ -518,7 +558,7 @@ impl ServerLink {
         let mut state = self.state();
         let keys = state.queue.keys(None);
         let mut removed = state.removed(keys);
-        removed.pinned.extend(state.queue.take_pushes(None));
+        removed.pinned.extend(state.queue.take_pushes(None).into_iter().map(|(_, pinned)| pinned));
         drop(state);
         removed.give_back(&self.node);
     }
@@ -529,9 +569,18 @@ impl ServerLink {
         let served = state.handles.remove(&handle);
         let keys = state.queue.keys(Some(handle));
         let mut removed = state.removed(keys);
-        removed.pinned.extend(state.queue.take_pushes(Some(handle)));
+        removed.pinned.extend(state.queue.take_pushes(Some(handle)).into_iter().map(|(_, pinned)| pinned));
         drop(state);
         removed.give_back(&self.node);
+        if let Some(served) = &served {
+            // The credit, and what the peer was known to hold, go with the handle.
+            let (downstream, budget) = (self.downstream(), *served.budget);
+            self.node.about_downstream(|node, _| {
+                node.cancel_presend(downstream, budget);
+                let _ = node.recalled(downstream, budget);
+                node.forget_held(downstream, budget);
+            });
+        }
         served
     }
 
@@ -546,6 +595,11 @@ impl ServerLink {
 }
 
 impl State {
+    /// Whether a handle means that array still.
+    fn means(&self, handle: Handle, grid: DatasetId) -> bool {
+        self.handles.get(&handle).is_some_and(|served| served.grid.id == grid)
+    }
+
     /// The presender of the handle that the peer opened last for the same array: it goes on with
     /// another division of it.
     fn presender_of_another(&self, handle: Handle) -> Option<Presender> {
@@ -625,7 +679,7 @@ impl Outlet for ToPeer {
         let Some(link) = self.0.upgrade() else { return };
         let mut state = link.state();
         let of = state.handles.iter().find(|(_, served)| {
-            served.budget == budget && served.grid.id == pinned.block.dataset && !served.grid.is_stale()
+            *served.budget == budget && served.grid.id == pinned.block.dataset && !served.grid.is_stale()
         });
         match of.map(|(handle, _)| *handle) {
             Some(handle) => {
@@ -644,7 +698,10 @@ impl Outlet for ToPeer {
 impl Receiver for ForPeer {
     fn block(&self, _: RequestId, pinned: Pinned) {
         let Some(link) = self.link.upgrade() else { return };
-        let unwanted = link.state().queue.ready(self.key, pinned);
+        let mut state = link.state();
+        let unwanted =
+            if state.means(self.key.0, self.grid) { state.queue.ready(self.key, pinned) } else { Some(pinned) };
+        drop(state);
         if unwanted.is_none() {
             link.demand.notify_one();
             link.ahead.notify_one();
@@ -653,6 +710,9 @@ impl Receiver for ForPeer {
 
     fn ended(&self, _: RequestId, end: Result<(), Failure>) {
         let (Some(link), Err(failure)) = (self.link.upgrade(), end) else { return };
+        if !link.state().means(self.key.0, self.grid) {
+            return;
+        }
         match failure.fault {
             Fault::Changed => link.tell_stale(self.key.0),
             fault => link.fault(self.key, wire_fault(fault), failure.text.to_string()),
@@ -698,7 +758,9 @@ const GREETING_LIMIT: Duration = Duration::from_secs(10);
 /// The blocks that a peer may have asked for and not got.
 const MAX_ASKED: usize = 8192;
 /// The arrays and views that one link reads.
-const MAX_HANDLES: usize = 1024;
+const MAX_HANDLES: usize = 256;
+/// The answers that wait for a peer to take them: each may be a description.
+const MAX_ANSWERS: usize = 16;
 /// The bytes of blocks of one urgency that a link keeps in memory at most: enough for a disk to
 /// work on, and for 2 Gbit/s over 30 ms.
 const MAX_BEGUN_BYTES: u64 = 8 << 20;

@@ -25,6 +25,8 @@ pub(super) struct ServerQueue {
     /// The number of blocks of each urgency that the node was asked for and that are not sent.
     begun: [usize; 2],
     max_begun: usize,
+    /// The peer takes nothing, and nothing is begun for it.
+    is_stuck: bool,
     /// Blocks that the peer has not asked for.
     pushes: VecDeque<(Key, Pinned)>,
 }
@@ -46,6 +48,7 @@ impl ServerQueue {
             ready: [VecDeque::new(), VecDeque::new()],
             begun: [0; 2],
             max_begun: max_begun.max(1),
+            is_stuck: false,
             pushes: VecDeque::new(),
         }
     }
@@ -69,7 +72,7 @@ impl ServerQueue {
 
     /// The peer waits for a block that it has asked for.
     pub(super) fn raise(&mut self, key: Key) {
-        let Some(asked) = self.asked.get_mut(&key) else { return };
+        let Some(asked) = self.asked.get_mut(&key).filter(|asked| asked.urgency == Urgency::Ahead) else { return };
         asked.urgency = Urgency::Demand;
         if asked.pinned.is_some() {
             self.ready[Urgency::Demand as usize].push_back(key);
@@ -80,6 +83,9 @@ impl ServerQueue {
 
     /// The next block to ask the node for.
     pub(super) fn begin(&mut self) -> Option<Key> {
+        if self.is_stuck {
+            return None;
+        }
         for urgency in [Urgency::Demand, Urgency::Ahead] {
             while self.begun[urgency as usize] < self.max_begun
                 && let Some(key) = self.backlog[urgency as usize].pop_front()
@@ -143,11 +149,11 @@ impl ServerQueue {
     }
 
     /// Takes the blocks that were to be sent unasked, of a handle or of all.
-    pub(super) fn take_pushes(&mut self, of: Option<Handle>) -> Vec<Pinned> {
+    pub(super) fn take_pushes(&mut self, of: Option<Handle>) -> Vec<(Key, Pinned)> {
         let is_of = |handle: Handle| of.is_none_or(|of| of == handle);
         let (taken, kept) = self.pushes.drain(..).partition::<Vec<_>, _>(|((handle, _), _)| is_of(*handle));
         self.pushes.extend(kept);
-        taken.into_iter().map(|(_, pinned)| pinned).collect()
+        taken
     }
 
     /// A block cannot be had, or the peer wants it no more. Returns the request to cancel, and the
@@ -160,8 +166,15 @@ impl ServerQueue {
         Some((asked.request, asked.pinned))
     }
 
-    /// Gives the memory of ready blocks back: they are asked of the node again when there is room.
+    /// The peer takes messages again.
+    pub(super) fn set_moving(&mut self) {
+        self.is_stuck = false;
+    }
+
+    /// The peer takes nothing. Gives the memory of ready blocks back: they are asked of the node
+    /// again when it does.
     pub(super) fn unpin(&mut self) -> Vec<Pinned> {
+        self.is_stuck = true;
         let mut unpinned = Vec::new();
         for (key, asked) in &mut self.asked {
             if let Some(pinned) = asked.pinned.take() {

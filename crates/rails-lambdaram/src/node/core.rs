@@ -23,7 +23,7 @@ pub(super) struct Core {
     grids: HashMap<DatasetId, Arc<OpenGrid>>,
     by_key: HashMap<GridKey, DatasetId>,
     next_dataset: u32,
-    budgets: HashMap<(DatasetId, Arc<str>), BudgetId>,
+    budgets: HashMap<(DatasetId, Arc<str>), BudgetLease>,
     readers: HashMap<ReaderKey, Reader>,
     next_reader: u64,
     requests: HashMap<RequestId, Request>,
@@ -45,6 +45,9 @@ struct Request {
     receiver: Arc<dyn Receiver>,
     reader: Option<ReaderKey>,
 }
+
+/// A budget, and its use: as long as there is one, the node keeps the budget.
+pub(crate) type BudgetLease = Arc<BudgetId>;
 
 /// A reader of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -103,6 +106,19 @@ impl Core {
         true
     }
 
+    /// Ends a budget whose application is gone. Returns whether there was one.
+    fn end_unused_budget(&mut self) -> bool {
+        let unused = self.budgets.iter().filter(|(_, lease)| Arc::strong_count(lease) == 1);
+        let Some((key, budget)) = unused.map(|(key, lease)| (key.clone(), **lease)).min_by_key(|(_, budget)| *budget)
+        else {
+            return false;
+        };
+        self.budgets.remove(&key);
+        // What a peer has promised for it ends with the peer's handle.
+        let _ = self.protocol.end_budget(budget).expect("a budget ends once");
+        true
+    }
+
     fn end_grid(&mut self, grid: &Arc<OpenGrid>) {
         if self.by_key.get(&grid.key) == Some(&grid.id) {
             self.by_key.remove(&grid.key);
@@ -121,24 +137,25 @@ impl Core {
         application: &str,
         limits: Limits,
         policy: Policy,
-    ) -> Result<BudgetId, DeclareError> {
+    ) -> Result<BudgetLease, DeclareError> {
         let key = (grid.id, Arc::from(application));
         if let Some(budget) = self.budgets.get(&key) {
-            return Ok(*budget);
+            return Ok(Arc::clone(budget));
         }
         loop {
             match self.protocol.declare_budget(grid.id, limits, policy) {
                 Ok(budget) => {
-                    self.budgets.insert(key, budget);
+                    let lease = Arc::new(budget);
+                    self.budgets.insert(key, Arc::clone(&lease));
                     if grid.upstream.presends() {
                         self.protocol.follow_losses(budget).expect("the budget was declared just now");
                     }
-                    return Ok(budget);
+                    return Ok(lease);
                 }
                 Err(error) => {
                     let may_help =
                         matches!(error, DeclareError::Overcommitted { .. } | DeclareError::TooManyBudgets { .. });
-                    if !may_help || !self.retire_idle() {
+                    if !may_help || !(self.retire_idle() || self.end_unused_budget()) {
                         return Err(error);
                     }
                 }
@@ -148,8 +165,8 @@ impl Core {
 
     /// Each budget with its array, its application and its counters.
     pub(super) fn budgets(&self) -> impl Iterator<Item = (&OpenGrid, &str, BudgetStats)> {
-        let of = |((dataset, application), budget): (&'_ (DatasetId, Arc<str>), &BudgetId)| {
-            (*dataset, Arc::clone(application), *budget)
+        let of = |((dataset, application), budget): (&'_ (DatasetId, Arc<str>), &BudgetLease)| {
+            (*dataset, Arc::clone(application), **budget)
         };
         let mut all: Vec<_> = self.budgets.iter().map(of).collect();
         all.sort_unstable_by(|(one, first, _), (other, second, _)| (one, first).cmp(&(other, second)));
@@ -210,8 +227,9 @@ impl Core {
     }
 
     pub(super) fn arrived(&mut self, block: BlockId, bytes: BlockBytes, now: Instant) -> Landed {
+        // The buffers of a block that is there already may be in use.
         let mut slots = self.protocol.slots(&block).peekable();
-        if slots.peek().is_none() {
+        if slots.peek().is_none() || self.protocol.is_cached(&block) {
             return Landed::Unwanted;
         }
         self.table.install(slots, bytes);
@@ -261,7 +279,7 @@ impl Core {
 
     /// The budget of this process's own application for a grid, if it has one.
     pub(super) fn own_budget(&self, grid: &OpenGrid) -> Option<BudgetId> {
-        self.budgets.iter().find(|((dataset, _), _)| *dataset == grid.id).map(|(_, budget)| *budget)
+        self.budgets.iter().filter(|((dataset, _), _)| *dataset == grid.id).map(|(_, budget)| **budget).min()
     }
 
     pub(super) fn copied(&mut self, purpose: pinned::Purpose, block: BlockId, now: Instant) {
@@ -296,7 +314,7 @@ impl Core {
                     }
                 }
                 Action::Recall { upstream, budget } => {
-                    match self.budgets.iter().find(|(_, own)| **own == budget) {
+                    match self.budgets.iter().find(|(_, own)| ***own == budget) {
                         Some(((dataset, _), _)) => effects.recall(&self.grids[dataset]),
                         // The grid has ended, and the upstream's handle of it.
                         None => self.protocol.return_credit(upstream, budget, u32::MAX),

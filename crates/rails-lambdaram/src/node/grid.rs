@@ -25,6 +25,8 @@ pub(crate) struct OpenGrid {
     pub(crate) array_name: Arc<str>,
     pub(crate) upstream: Arc<dyn Upstream>,
     is_stale: AtomicBool,
+    /// No upstream divides the array so.
+    is_denied: AtomicBool,
     /// The number of its leases.
     users: AtomicU32,
 }
@@ -89,6 +91,7 @@ impl OpenGrid {
             array_name,
             upstream,
             is_stale: AtomicBool::new(false),
+            is_denied: AtomicBool::new(false),
             users: AtomicU32::new(0),
         }
     }
@@ -112,6 +115,16 @@ impl OpenGrid {
     /// The size of a block in bytes.
     pub(crate) fn block_bytes(&self, block: BlockIndex) -> u64 {
         self.region(block).elements() * self.dtype.bytes()
+    }
+
+    /// Whether an upstream has refused to divide the array so.
+    pub(crate) fn is_denied(&self) -> bool {
+        self.is_denied.load(Ordering::Relaxed)
+    }
+
+    /// An upstream does not divide the array so.
+    pub(crate) fn deny(&self) {
+        self.is_denied.store(true, Ordering::Relaxed);
     }
 
     /// Whether the source has changed since the grid was opened.

@@ -21,20 +21,21 @@ use crate::{
     words::words,
 };
 use core::Core;
-pub(crate) use core::ReaderKey;
+pub(crate) use core::{BudgetLease, ReaderKey};
 use effects::Effects;
 pub(crate) use failure::Failure;
 pub(crate) use grid::{GridKey, Lease, OpenGrid, Upstream};
 pub(crate) use pinned::{Outlet, Pinned, Receiver};
 use rails_array::{BlockGrid, BlockIndex, Grid, GridError, Region, Selection, Shape};
+use rails_bind::memory::MemoryError;
 use rails_cache::{
     self as cache, BlockId, BudgetId, DeclareError, DownstreamId, Fault, Limits, NodeConfig, Policy, RequestId,
     UpstreamId,
 };
 use rails_formats::{data_type::DataType, manifest::ArrayDescription};
 pub(crate) use reading::ReadingError;
-pub(crate) use slots::SlotMemory;
-use slots::{BlockBytes, Landing, SlotTable};
+use slots::{BlockBytes, SlotTable};
+pub(crate) use slots::{Landing, SlotMemory};
 use std::{
     num::NonZeroU64,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -174,7 +175,7 @@ impl Node {
     }
 
     /// The memory of an application for an array. An application has one budget for each array.
-    pub(crate) fn budget(self: &Arc<Self>, grid: &OpenGrid, application: &str) -> Result<BudgetId, DeclareError> {
+    pub(crate) fn budget(self: &Arc<Self>, grid: &OpenGrid, application: &str) -> Result<BudgetLease, DeclareError> {
         self.step(|core, _| core.budget(grid, application, Limits::default(), Policy::Lru))
     }
 
@@ -254,22 +255,32 @@ impl Node {
     /// A block's bytes have come, in this machine's order. The node takes them if somebody waits
     /// for them.
     pub(crate) async fn land(self: &Arc<Self>, block: BlockId, bytes: &[u8], crc: u32) -> Landed {
-        let Some(landing) = self.landing(block).await else { return Landed::Unwanted };
-        let bytes = self.memory.write(&landing, bytes, crc);
+        match self.landing().await {
+            Ok(landing) => self.land_in(&landing, block, bytes, crc),
+            Err(error) => {
+                self.fail_without_memory(block, &error);
+                Landed::Unwanted
+            }
+        }
+    }
+
+    /// As [`land`](Self::land), with buffers that the caller has waited for.
+    pub(crate) fn land_in(self: &Arc<Self>, landing: &Landing<'_>, block: BlockId, bytes: &[u8], crc: u32) -> Landed {
+        let bytes = self.memory.write(landing, bytes, crc);
         self.step(|core, now| core.arrived(block, bytes, now))
     }
 
     /// An upstream has sent a block that nobody had asked it for.
-    pub(crate) async fn land_push(
+    pub(crate) fn land_push(
         self: &Arc<Self>,
+        landing: &Landing<'_>,
         upstream: UpstreamId,
         grid: &OpenGrid,
         block: BlockId,
         bytes: &[u8],
         crc: u32,
     ) -> Landed {
-        let Some(landing) = self.landing(block).await else { return Landed::Unwanted };
-        let bytes = self.memory.write(&landing, bytes, crc);
+        let bytes = self.memory.write(landing, bytes, crc);
         self.step(|core, now| {
             let Some(budget) = core.own_budget(grid) else { return Landed::Unwanted };
             match core.pushed(upstream, budget, block, bytes.clone(), now) {
@@ -280,16 +291,18 @@ impl Node {
         })
     }
 
-    /// Waits for buffers for a block. Without memory the block cannot be had.
-    async fn landing(self: &Arc<Self>, block: BlockId) -> Option<Landing<'_>> {
-        match self.memory.landing().await {
-            Ok(landing) => Some(landing),
-            Err(error) => {
-                let text = format!("this process cannot take the memory for blocks: {}", words(&*error));
-                self.fail(block, Fault::Unreachable, &text.into());
-                None
-            }
-        }
+    /// Waits for buffers for a block.
+    ///
+    /// # Errors
+    /// There is no memory, and no block can be had.
+    pub(crate) async fn landing(&self) -> Result<Landing<'_>, Arc<MemoryError>> {
+        self.memory.landing().await
+    }
+
+    /// A block cannot be had, because there is no memory for any.
+    pub(crate) fn fail_without_memory(self: &Arc<Self>, block: BlockId, error: &MemoryError) {
+        let text = format!("this process cannot take the memory for blocks: {}", words(error));
+        self.fail(block, Fault::Unreachable, &text.into());
     }
 
     /// A block cannot be had.

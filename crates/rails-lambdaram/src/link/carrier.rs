@@ -60,7 +60,7 @@ impl LinkSender {
             }
             Self::Celeritas(connection) => connection.send(parts).await.map(drop).map_err(io::Error::other),
             #[cfg(test)]
-            Self::Simulated(sender) => sender.send(parts.concat().into()),
+            Self::Simulated(sender) => sender.send(parts.concat().into()).await,
         }
     }
 

@@ -94,7 +94,9 @@ impl World {
         let all: Vec<SimulatedNode> = self.servers.iter().chain(&self.peers).cloned().collect();
         let node = &all[random.random_range(0..all.len())];
         match random.random_range(0..10_u8) {
-            0..5 => node.cut(),
+            0..4 => node.cut(),
+            // Longer than blocks are kept for a peer that takes nothing.
+            4 => node.stall(Duration::from_secs(random.random_range(1..20))),
             5..7 => {
                 node.set_down(true);
                 tokio::time::sleep(Duration::from_millis(random.random_range(0..500))).await;

@@ -19,7 +19,7 @@ use std::{
 use tokio::{
     sync::{
         Notify,
-        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+        mpsc::{Receiver, Sender, channel},
     },
     task::JoinHandle,
     time::{Instant, sleep_until},
@@ -30,12 +30,14 @@ use tokio::{
 struct Connection {
     is_cut: AtomicBool,
     cut: Notify,
+    /// The reader takes nothing until then.
+    stalled_until: Mutex<Instant>,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct WireSender {
     connection: Arc<Connection>,
-    messages: UnboundedSender<(Instant, Bytes)>,
+    messages: Sender<(Instant, Bytes)>,
     delay: Duration,
     /// Changes a byte of a block now and then.
     damage: Option<Arc<Mutex<ChaCha8Rng>>>,
@@ -44,7 +46,7 @@ pub(crate) struct WireSender {
 #[derive(Debug)]
 pub(crate) struct WireReceiver {
     connection: Arc<Connection>,
-    messages: UnboundedReceiver<(Instant, Bytes)>,
+    messages: Receiver<(Instant, Bytes)>,
 }
 
 /// A node that serves, as another one dials it.
@@ -80,9 +82,13 @@ impl SimulatedNode {
         if self.0.is_down.load(Ordering::Relaxed) {
             return None;
         }
-        let connection = Arc::new(Connection { is_cut: AtomicBool::new(false), cut: Notify::new() });
+        let connection = Arc::new(Connection {
+            is_cut: AtomicBool::new(false),
+            cut: Notify::new(),
+            stalled_until: Mutex::new(Instant::now()),
+        });
         let wire = |damage: Option<Arc<_>>| {
-            let (sender, receiver) = unbounded_channel();
+            let (sender, receiver) = channel(MAX_ON_THEIR_WAY);
             let sender =
                 WireSender { connection: Arc::clone(&connection), messages: sender, delay: self.0.delay, damage };
             let receiver = WireReceiver { connection: Arc::clone(&connection), messages: receiver };
@@ -100,6 +106,13 @@ impl SimulatedNode {
         for (connection, _) in self.0.connections.lock().unwrap().iter() {
             connection.is_cut.store(true, Ordering::Relaxed);
             connection.cut.notify_waiters();
+        }
+    }
+
+    /// Nobody takes a message of any link for that time.
+    pub(super) fn stall(&self, time: Duration) {
+        for (connection, _) in self.0.connections.lock().unwrap().iter() {
+            *connection.stalled_until.lock().unwrap() = Instant::now() + time;
         }
     }
 
@@ -122,7 +135,7 @@ impl Connection {
 }
 
 impl WireSender {
-    pub(crate) fn send(&self, message: Bytes) -> io::Result<()> {
+    pub(crate) async fn send(&self, message: Bytes) -> io::Result<()> {
         self.connection.ended()?;
         let mut message = message;
         if let Some(damage) = &self.damage {
@@ -135,7 +148,15 @@ impl WireSender {
                 message = bytes.into();
             }
         }
-        self.messages.send((Instant::now() + self.delay, message)).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        let cut = self.connection.cut.notified();
+        self.connection.ended()?;
+        tokio::select! {
+            biased;
+            () = cut => Err(io::ErrorKind::ConnectionReset.into()),
+            sent = self.messages.send((Instant::now() + self.delay, message)) => {
+                sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
+            }
+        }
     }
 }
 
@@ -144,6 +165,8 @@ impl WireReceiver {
         let cut = self.connection.cut.notified();
         self.connection.ended()?;
         let arrival = async {
+            let stalled_until = *self.connection.stalled_until.lock().unwrap();
+            sleep_until(stalled_until).await;
             let (at, message) = self.messages.recv().await?;
             sleep_until(at).await;
             Some(message)
@@ -155,3 +178,6 @@ impl WireReceiver {
         }
     }
 }
+
+/// The messages of one direction that are sent and not received.
+const MAX_ON_THEIR_WAY: usize = 16;

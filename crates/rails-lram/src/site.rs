@@ -48,7 +48,7 @@ pub(crate) struct ReaderArgs {
 /// The address of a dataset.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct DatasetArgs {
-    /// The dataset: lram://HOST[:PORT]/DATASET, or the path of a file or folder
+    /// The dataset: lram://HOST/DATASET (or HOST:PORT), or the path of a file or folder
     pub(crate) address: String,
     /// The dataset's name, where the address has several and names none
     #[arg(long, value_name = "NAME")]
@@ -160,7 +160,7 @@ pub(crate) async fn open(address: &str, options: SiteOptions) -> Result<Site> {
         Err(error @ SiteError::Security { .. }) => Err(anyhow::Error::new(error).help(SECURITY)),
         Err(error @ (SiteError::Address(_) | SiteError::Option(_))) => Err(Helped::usage(
             format_args!("{:#}", anyhow::Error::new(error)),
-            "an address is lram://HOST[:PORT]/DATASET, or a path",
+            "an address is lram://HOST/DATASET (or HOST:PORT), or a path",
         )),
         Err(error @ SiteError::Catalogue(_)) if is_like_a_host(address) => {
             let error = anyhow::Error::new(error);

@@ -12,7 +12,7 @@ use rails_topo::DataSize;
 /// List the datasets at an address
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The node: lram://HOST[:PORT], or the path of a file, a folder or a pattern
+    /// The node: lram://HOST (or HOST:PORT), or the path of a file, a folder or a pattern
     address: String,
     /// Print a JSON list: `name`, `arrays`, and `bytes` of all elements
     #[arg(long)]

@@ -23,7 +23,7 @@ late (it was on its way ahead of time) or a miss. Waste are blocks that came ahe
 
 The level says how full the memory is, from 0 to 4: it begins at 50, 65, 80 and 90 % of the memory.")]
 pub(crate) struct Args {
-    /// The nodes: lram://HOST[:PORT], several of them as lram://HOST,HOST
+    /// The nodes: lram://HOST (or HOST:PORT), several of them as lram://HOST,HOST
     address: String,
     /// Print a JSON list
     #[arg(long, conflicts_with = "prometheus")]
@@ -65,7 +65,7 @@ pub(super) async fn open(address: &str, reader: &ReaderArgs) -> Result<Site> {
     match address.parse() {
         Ok(SiteAddress::Files(_)) => Err(Helped::usage(
             format_args!("{address}: no node is there to be asked"),
-            "the address of a node is lram://HOST[:PORT]",
+            "the address of a node is lram://HOST (or HOST:PORT)",
         )),
         _ => reader.open(address, LITTLE_MEMORY).await,
     }

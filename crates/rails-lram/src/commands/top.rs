@@ -23,7 +23,7 @@ use tokio::time::{MissedTickBehavior, interval};
 A line for each node and time: the memory in use, its level, links, and the blocks of the interval: demand hits, prefetch hits, \
 late ones, misses, fetched ahead, waste (`lram status --help` explains them). On a terminal the lines replace those before.")]
 pub(crate) struct Args {
-    /// The nodes: lram://HOST[:PORT], several of them as lram://HOST,HOST
+    /// The nodes: lram://HOST (or HOST:PORT), several of them as lram://HOST,HOST
     address: String,
     /// The time between two looks, such as 500ms; at least 100ms
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = every)]

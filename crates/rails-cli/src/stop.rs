@@ -141,7 +141,7 @@ impl Stop {
 }
 
 /// A signal ended the work. As the error of a command it becomes the command's
-/// [`Exit`](crate::Exit).
+/// [`Exit`](crate::exit::Exit).
 #[derive(Debug, thiserror::Error)]
 #[error("a signal ended it")]
 pub struct Stopped(pub Signal);

@@ -1,8 +1,8 @@
 //! Flags, exits and printing that the commands of Rails share.
 //!
 //! A command returns an [`Exit`](exit::Exit), or an error for [`explain`](exit::explain). Results
-//! go to stdout and everything else to stderr, by [`print`](mod@print). [`Stop`](stop::Stop) has the signals
-//! that end a command, and [`block_on`](thread::block_on) runs it.
+//! go to stdout and everything else to stderr, by [`print`](mod@print). [`Stop`](stop::Stop) has
+//! the signals that end a command, and [`block_on`](thread::block_on) runs it.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

@@ -46,6 +46,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod aside;
 pub mod catalogue;
 mod dataset;
 pub mod description;

@@ -91,7 +91,8 @@ impl SiteOptions {
         Self { window, ..self }
     }
 
-    /// How long wanted blocks wait for a node that does not answer. Default: 10 s.
+    /// How long wanted blocks wait for a node that cannot be reached. Default: 10 s. A node whose
+    /// machine answers and whose process is stopped is waited for, as TCP does.
     pub fn patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }

@@ -3,6 +3,7 @@
 use crate::{
     SiteAddress, SiteAddressError, SiteOptionError, SiteOptions,
     address::{LinkTransport, NodeAddress},
+    aside::aside,
     catalogue::{Catalogue, CatalogueError, OpenLimits},
     dataset::Dataset,
     description::DatasetEntry,
@@ -22,7 +23,7 @@ use rails_multirail::{
 };
 use rails_topo::{DetectError, Topology};
 use std::{io, sync::Arc};
-use tokio::{runtime::Handle, task::spawn_blocking};
+use tokio::runtime::Handle;
 
 /// The datasets at one address, and the memory in which this process keeps what it reads of them.
 ///
@@ -116,8 +117,8 @@ impl Site {
             SiteAddress::Files(path) => {
                 let data = vec![path.clone()];
                 let limits = OpenLimits::default();
-                let catalogue = spawn_blocking(move || Catalogue::open(&data, &limits));
-                Self::of_catalogue(address, catalogue.await.expect("opening a catalogue does not panic")?, options)
+                let catalogue = aside(move || Catalogue::open(&data, &limits)).await?;
+                Self::of_catalogue(address, catalogue, options)
             }
             SiteAddress::Nodes { transport, nodes, .. } => {
                 let (transport, nodes) = (*transport, nodes.clone());
@@ -157,6 +158,12 @@ impl Site {
     pub async fn dataset(&self, name: &str) -> Result<Dataset, DescribeError> {
         let description = self.inner.library.describe(name, &Peer::owner()).await?;
         Ok(Dataset::new(&self.inner, description))
+    }
+
+    /// The files that look like datasets and are none, with the reasons. Empty for nodes that
+    /// serve.
+    pub fn left_out(&self) -> Vec<String> {
+        self.inner.library.left_out()
     }
 
     /// The figures of this process's memory.
@@ -234,7 +241,7 @@ impl Site {
             all_rails.push(rails);
         }
         // The memory is made ready while the link is opened.
-        let node = node_of(&options, |size| Ok(SlotMemory::made_meanwhile(size, &Handle::current())))?;
+        let node = node_of(&options, |size| Ok(SlotMemory::made_meanwhile(size)))?;
         let greeting = Greeting {
             path: vec![node.id()],
             application: options.application.clone(),

@@ -1,5 +1,6 @@
 //! Sites on the command line: the flags of a link, an address, and a dataset at it.
 
+use crate::text::printable;
 use anyhow::{Result, anyhow, bail};
 use rails_cli::{
     duration,
@@ -145,6 +146,7 @@ impl DatasetArgs {
                         let names: Vec<&str> = several.iter().map(|dataset| &dataset.name[..]).collect();
                         let error = anyhow!("{}: it has {} datasets, and none is named", self.address, names.len());
                         let first = &names[..names.len().min(MAX_NAMES)];
+                        let first: Vec<String> = first.iter().map(|name| format!("`{}`", printable(name))).collect();
                         Err(error.help(format!("name one by --dataset: {}", first.join(", "))))
                     }
                 }

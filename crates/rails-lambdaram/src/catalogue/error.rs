@@ -51,7 +51,7 @@ pub enum CatalogueError {
         max_entries: usize,
     },
     /// The format of a file is known, and is not read.
-    #[error("`{path}` is a file of {format}, which is not read", path = path.display())]
+    #[error("`{path}` is not read: it is a file of {format}", path = path.display())]
     NotRead {
         /// The file.
         path: PathBuf,

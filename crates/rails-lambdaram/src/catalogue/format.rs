@@ -51,7 +51,7 @@ fn of_bytes(first: &[u8]) -> Sniffed {
     match first {
         [b'C', b'D', b'F', 1 | 2 | 5, ..] => Sniffed::Read(SourceFormat::NetCdf3),
         b"MAPBIN\r\n" => Sniffed::Read(SourceFormat::MapBinary),
-        b"\x89HDF\r\n\x1a\n" => Sniffed::NotRead("HDF5 or NetCDF-4"),
+        b"\x89HDF\r\n\x1a\n" => Sniffed::NotRead("HDF5 or NetCDF-4 (`nccopy -k cdf5` makes one of NetCDF-3)"),
         [0x0e, 0x03, 0x13, 0x01, ..] => Sniffed::NotRead("HDF4"),
         _ => Sniffed::Unknown,
     }
@@ -71,7 +71,10 @@ mod tests {
         }
         assert_eq!(of_bytes(b"CDF\x03"), Sniffed::Unknown);
         assert_eq!(of_bytes(b"MAPBIN\r\n"), Sniffed::Read(SourceFormat::MapBinary));
-        assert_eq!(of_bytes(b"\x89HDF\r\n\x1a\n"), Sniffed::NotRead("HDF5 or NetCDF-4"));
+        assert_eq!(
+            of_bytes(b"\x89HDF\r\n\x1a\n"),
+            Sniffed::NotRead("HDF5 or NetCDF-4 (`nccopy -k cdf5` makes one of NetCDF-3)")
+        );
         assert_eq!(of_bytes(b"\x0e\x03\x13\x01more"), Sniffed::NotRead("HDF4"));
         assert_eq!(of_bytes(b""), Sniffed::Unknown);
     }

@@ -2,6 +2,7 @@
 
 use super::Peer;
 use crate::{
+    aside::aside,
     catalogue::{Catalogue, PublishedDataset},
     description::{DatasetDescription, DatasetEntry},
     node::{Node, OpenGrid, Upstream},
@@ -20,7 +21,7 @@ use std::{
 use tokio::{
     runtime::Handle,
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    task::{JoinHandle, spawn_blocking},
+    task::JoinHandle,
 };
 
 /// The datasets of a catalogue, read by the threads of a storage.
@@ -82,17 +83,17 @@ impl Local {
         // A peer that may not read a dataset does not learn that there is one.
         let known = self.dataset(dataset).filter(|known| peer.may_read(known.readers())).ok_or_else(unknown)?;
         let source = |text| Denial { reason: DenialReason::Source, text };
-        let checked = spawn_blocking({
+        let checked = {
             let known = Arc::clone(&known);
-            move || match known.check() {
+            aside(move || match known.check() {
                 Ok(()) => Ok(None),
                 // Whatever has happened to the files, opening them again says more.
                 Err(_) => known.reopen().map(Some),
-            }
-        });
+            })
+        };
         let now = match checked.await {
-            Ok(Ok(None)) => known,
-            Ok(Ok(Some(next))) => {
+            Ok(None) => known,
+            Ok(Some(next)) => {
                 let now = self.replaced(next);
                 // Others may read what is there now.
                 if !peer.may_read(now.readers()) {
@@ -100,8 +101,10 @@ impl Local {
                 }
                 now
             }
-            Ok(Err(error)) => return Err(source(words(&error))),
-            Err(_) => return Err(source("the files cannot be looked at".into())),
+            Err(error) => {
+                tracing::warn!(dataset, error = words(&error), "a dataset cannot be opened again");
+                return Err(source(words(&error)));
+            }
         };
         Ok(Arc::new(now.description().clone()))
     }
@@ -131,6 +134,13 @@ impl Local {
 
     pub(super) fn path(&self) -> Path {
         path_of(&self.storage)
+    }
+
+    /// The reasons why files were left out.
+    pub(super) fn left_out(&self) -> Vec<String> {
+        let catalogue = self.catalogue.read().unwrap_or_else(PoisonError::into_inner);
+        let refused = catalogue.refused().iter();
+        refused.map(|refused| format!("{}: {}", refused.path.display(), words(&refused.error))).collect()
     }
 
     fn dataset(&self, name: &str) -> Option<Arc<PublishedDataset>> {

@@ -195,6 +195,14 @@ impl Library {
         }
     }
 
+    /// The reasons why files were left out.
+    pub(crate) fn left_out(&self) -> Vec<String> {
+        match &self.source {
+            Source::Local(local) => local.left_out(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The nodes from which the datasets come.
     pub(crate) fn upstreams(&self) -> Vec<(Arc<str>, LinkStatus)> {
         match &self.source {

@@ -1,16 +1,14 @@
 //! The memory of slots.
 
 use super::NodeSize;
+use crate::aside::begin_aside;
 use rails_bind::memory::{BufferOptions, BufferPool, MemoryError, PooledBuffer};
 use smallvec::SmallVec;
 use std::{
     num::NonZeroU64,
     sync::{Arc, OnceLock},
 };
-use tokio::{
-    runtime::Handle,
-    sync::{Notify, Semaphore, SemaphorePermit},
-};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 /// The buffers of a node: one for each slot, and a few for blocks that are about to get slots.
 ///
@@ -57,12 +55,12 @@ impl SlotMemory {
         Ok(memory)
     }
 
-    /// The memory of a node of that size, which a thread of the runtime makes meanwhile: its pages
-    /// take longer than a round trip.
-    pub(crate) fn made_meanwhile(size: NodeSize, runtime: &Handle) -> Self {
+    /// The memory of a node of that size, which another thread makes meanwhile: its pages take
+    /// longer than a round trip.
+    pub(crate) fn made_meanwhile(size: NodeSize) -> Self {
         let memory = Self::unmade(size);
         let pool = Arc::clone(&memory.pool);
-        runtime.spawn_blocking(move || {
+        begin_aside(move || {
             pool.made.set(make(size).map_err(Arc::new)).expect("nobody else makes it");
             pool.is_made.notify_waiters();
         });
@@ -165,7 +163,7 @@ mod tests {
     #[tokio::test]
     async fn past_bytes_go_back_when_they_are_replaced() {
         let size = NodeSize { slots: 2, slot_bytes: 4096, max_block_slots: 2 };
-        let memory = SlotMemory::made_meanwhile(size, &Handle::current());
+        let memory = SlotMemory::made_meanwhile(size);
         let mut table = SlotTable::new(2);
         let free = memory.landing().await.unwrap().pool.available();
         for round in 0..20_u8 {

@@ -124,8 +124,11 @@ fn a_broken_file_is_refused_alone() {
         format!("cannot open the Zarr folder {}", path("c.zarr")),
         format!("cannot open the dataset of {}", path("broken.toml")),
         format!("cannot read {}", path("broken.nc")),
-        format!("{} is a file of HDF5 or NetCDF-4, which is not read", path("new.nc")),
-        format!("{} is a file of HDF4, which is not read", path("old.hdf")),
+        format!(
+            "{} is not read: it is a file of HDF5 or NetCDF-4 (`nccopy -k cdf5` makes one of NetCDF-3)",
+            path("new.nc")
+        ),
+        format!("{} is not read: it is a file of HDF4", path("old.hdf")),
     ];
     expected.sort();
     assert_eq!(refused, expected);

@@ -77,11 +77,11 @@ struct LinkState {
 pub(crate) enum LinkStatus {
     /// Nothing has been asked of it yet, or it was lost while nothing was.
     Idle,
-    /// It is being opened.
+    /// A connection is being opened.
     Dialing,
     /// The peer was greeted.
     Up,
-    /// It could not be opened, for this reason.
+    /// No connection could be opened, for this reason.
     Down(Arc<str>),
 }
 
@@ -332,7 +332,7 @@ impl ReaderLink {
                     end
                 }
             };
-            // Whoever asks a question wants to know now.
+            // Callers with a question want to know now.
             self.fail_questions(&reason);
             self.hand_over(fallback);
             let left = deadline.saturating_duration_since(Instant::now());
@@ -481,7 +481,7 @@ impl ReaderLink {
             Event::Answer { question, answer } => {
                 let waiting = self.state().answers.remove(&question);
                 if let Some(waiting) = waiting {
-                    // Whoever asked may be gone.
+                    // The caller may be gone.
                     let _ = waiting.send(Ok(answer));
                 }
             }

@@ -231,7 +231,7 @@ impl ReaderProtocol {
         }
     }
 
-    /// Nobody reads a grid any more. Returns its wanted blocks, which do not come.
+    /// No application reads a grid any more. Returns the wanted blocks of it, which do not come.
     pub(super) fn close(&mut self, grid: &OpenGrid) -> Vec<BlockId> {
         if let Some(handle) = self.handles.remove(&grid.id) {
             self.grids.remove(&handle);

@@ -5,7 +5,7 @@ use crate::wire::Urgency;
 use rails_cache::{BlockId, BudgetId, RequestId};
 use std::sync::Arc;
 
-/// Everything that one step of the protocol asks for.
+/// The wishes of one step of the protocol.
 #[derive(Default)]
 pub(super) struct Effects {
     /// Blocks to be asked for: those of one grid and one urgency side by side.

@@ -65,7 +65,7 @@ pub(crate) trait Upstream: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Nobody reads the grid any more. Its blocks that are on their way are answered all the same.
+    /// No application reads the grid any more. Blocks on their way are answered all the same.
     fn close(&self, grid: &Arc<OpenGrid>);
 
     /// The way to the bytes.

@@ -362,7 +362,7 @@ impl Node {
     /// News for an upstream that may send blocks of a grid unasked: the blocks that were given up,
     /// as many slots as it may use beside those that it has, and the fate of the blocks that it
     /// sent. `None` without a reader.
-    /// It asks the protocol for nothing that has to be carried out, so a caller may hold a lock of
+    /// The protocol asks for nothing that has to be carried out, so a caller may hold a lock of
     /// its own.
     pub(crate) fn presend_news(&self, upstream: UpstreamId, grid: &OpenGrid, credit: u32) -> Option<PresendNews> {
         let mut core = self.core();

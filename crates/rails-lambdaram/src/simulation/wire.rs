@@ -109,7 +109,7 @@ impl SimulatedNode {
         }
     }
 
-    /// Nobody takes a message of any link for that time.
+    /// No link carries a message for that time.
     pub(super) fn stall(&self, time: Duration) {
         for (connection, _) in self.0.connections.lock().unwrap().iter() {
             *connection.stalled_until.lock().unwrap() = Instant::now() + time;

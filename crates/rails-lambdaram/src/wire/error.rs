@@ -99,7 +99,7 @@ pub enum WireProblem {
     Text {
         /// The text.
         field: &'static str,
-        /// Its size in bytes.
+        /// The size in bytes.
         bytes: usize,
         /// The largest size.
         max: usize,

@@ -158,6 +158,15 @@ def test_reads_wait_without_the_lock(server, elements):
 
 
 def test_an_interrupted_read(server):
+    # A program that was started in the background ignores the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        interrupted_read(server)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def interrupted_read(server) -> None:
     with Relay(int(server.addresses[0].rpartition(":")[2])) as relay:
         wind = lambdaram.open(relay.address, memory="16MiB", patience=60.0).dataset()["wind"]
         wind[0]

@@ -30,6 +30,8 @@ pub mod rate;
 pub mod secret;
 #[cfg(feature = "flags")]
 pub mod size;
+#[cfg(feature = "flags")]
+pub mod spread;
 #[cfg(feature = "tls")]
 pub mod tls;
 #[cfg(all(feature = "flags", not(feature = "tls")))]

@@ -126,7 +126,7 @@ impl fmt::Display for Goal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::spread::Spread;
+    use rails_cli::spread::Spread;
 
     fn outcome(name: &'static str, seconds: f64) -> Outcome {
         let seconds = Spread::of([seconds]).unwrap();

@@ -11,7 +11,6 @@ mod process;
 mod reader;
 mod report;
 mod rivals;
-mod spread;
 mod weather;
 mod zarr;
 

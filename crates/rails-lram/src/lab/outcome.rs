@@ -1,9 +1,7 @@
 //! The figures of a contender over all rounds.
 
-use super::{
-    plan::{Blocks, Figures},
-    spread::Spread,
-};
+use super::plan::{Blocks, Figures};
+use rails_cli::spread::Spread;
 use rails_lab::EmulatedCounters;
 use serde::Serialize;
 

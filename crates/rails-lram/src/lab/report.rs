@@ -5,9 +5,9 @@ use super::{
     contest::Contest,
     goal::Verdict,
     outcome::{Outcome, Sample},
-    spread::Spread,
 };
 use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
+use rails_cli::spread::Spread;
 use serde::Serialize;
 use std::{collections::BTreeSet, fmt, fs, thread};
 

@@ -6,7 +6,7 @@
 //! reason; a doubtful figure has a warning.
 //!
 //! `contender` names the contenders, `rivals` runs them, `testbed` has their links and CPUs,
-//! `contest` runs the rounds, `statistics` sums them up into a [`Comparison`]; `table` and `chart`
+//! `contest` runs the rounds, [`Spread`] sums them up into a [`Comparison`]; `table` and `chart`
 //! show it.
 
 mod chart;
@@ -17,7 +17,6 @@ mod keys;
 mod link;
 pub(crate) mod peer;
 mod rivals;
-pub(crate) mod statistics;
 mod table;
 mod terms;
 pub(crate) mod testbed;
@@ -27,12 +26,12 @@ pub(crate) use contender::Contender;
 pub(crate) use contest::Contest;
 pub(crate) use error::ContestError;
 pub(crate) use link::{Link, fastest};
+pub(crate) use rails_cli::spread::Spread;
 use rails_topo::{CpuSet, Topology};
 #[cfg(feature = "fuzzing")]
 pub(crate) use rivals::fuzz;
 pub(crate) use rivals::{MeasuredAt, Running, mptcp, own};
 use serde::Serialize;
-pub(crate) use statistics::Spread;
 use std::time::Duration;
 pub(crate) use terms::Terms;
 pub(crate) use testbed::Testbed;

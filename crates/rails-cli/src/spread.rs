@@ -1,27 +1,35 @@
-//! Statistics of many samples.
+//! The spread of the figures of several runs.
 
 use serde::Serialize;
+use std::fmt;
 
 /// Median, minimum and maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Spread {
+pub struct Spread {
     /// The middle value; of an even number of values the mean of the middle two.
-    pub(crate) median: f64,
+    pub median: f64,
     /// The lowest value.
-    pub(crate) min: f64,
+    pub min: f64,
     /// The highest value.
-    pub(crate) max: f64,
+    pub max: f64,
 }
 
 impl Spread {
     /// The spread of these values; `None` of none.
-    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
         let middle = values.len() / 2;
         let median = if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 };
         Some(Self { median, min, max })
+    }
+}
+
+/// The median, and the range in brackets, with three decimals.
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.3} [{:.3}..{:.3}]", self.median, self.min, self.max)
     }
 }
 

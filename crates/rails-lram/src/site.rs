@@ -5,7 +5,7 @@ use anyhow::{Result, anyhow, bail};
 use rails_cli::{
     duration,
     exit::{Help, Helped},
-    rate,
+    print, rate,
     secret::JoinArgs,
     size,
     stop::Stop,
@@ -206,6 +206,13 @@ pub(crate) const LITTLE_MEMORY: DataSize = DataSize::bytes(4 << 20);
 
 /// A remedy lists so many names.
 const MAX_NAMES: usize = 20;
+
+/// Names the files that were left out, and why.
+pub(crate) fn warn_of_left_out(site: &Site) {
+    for reason in site.left_out() {
+        print::note(format_args!("warning: left out: {}", printable(&reason)));
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -29,9 +29,7 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
 async fn list(args: &Args, site: &Site) -> Result<Exit> {
     let mut datasets = site.datasets().await.map_err(|error| site::helped(error.into(), &args.address))?;
     datasets.retain(|dataset| site.address().dataset().is_none_or(|name| name == dataset.name));
-    for reason in site.left_out() {
-        print::note(format_args!("warning: left out: {}", printable(&reason)));
-    }
+    site::warn_of_left_out(site);
     ensure!(!datasets.is_empty(), "no dataset is at {}", args.address);
     if args.json {
         print::result(format_args!("{}\n", serde_json::to_string(&datasets)?))?;

@@ -109,10 +109,9 @@ async fn site_of(args: &Args) -> Result<Site> {
     let limits = OpenLimits::default().block_bytes(args.block_bytes.as_bytes()).max_block_bytes(MAX_BLOCK_BYTES);
     let catalogue = aside("catalogue", move || Catalogue::open(&data, &limits)).await?;
     let catalogue = catalogue?;
-    for refused in catalogue.refused() {
-        print::note(format_args!("warning: left out: {:#}", Causes(&refused.error)));
-    }
-    Ok(Site::of_files(catalogue, options)?)
+    let site = Site::of_files(catalogue, options)?;
+    site::warn_of_left_out(&site);
+    Ok(site)
 }
 
 /// Prints a line for each dataset and address.
@@ -126,21 +125,6 @@ fn tell(datasets: &[DatasetEntry], addresses: &[String]) -> Result<()> {
         }
     }
     print::result(lines)
-}
-
-/// An error with its causes in one line.
-struct Causes<'a>(&'a dyn std::error::Error);
-
-impl std::fmt::Display for Causes<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
-    }
 }
 
 fn not_listening(error: ServeError, addresses: &[String]) -> anyhow::Error {

@@ -240,7 +240,8 @@ impl Ahead {
         actions: &mut VecDeque<Action>,
     ) -> bool {
         let outlet = self.downstreams.outlet(downstream, budget);
-        // A peer that reads nothing off its link holds a window of this memory, whatever its credit.
+        // A peer that takes nothing from its link holds one window of this memory at most, however much
+        // credit it gave.
         let mut credit = outlet.credit().min(self.window_slots.saturating_sub(outlet.presenting()));
         for index in outlet.next_blocks() {
             let block = store.block(budget, index);

@@ -106,7 +106,7 @@ impl Memory {
         Ok(id)
     }
 
-    /// Ends a budget: what is cached of it is to go.
+    /// Ends a budget: the collector takes its cached blocks.
     pub(crate) fn end_budget(&mut self, budget: BudgetId) {
         let seed = self.seed;
         self.budget_mut(budget).end(seed);

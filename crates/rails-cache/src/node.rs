@@ -152,8 +152,8 @@ impl Node {
     ///   [returned](Self::return_credit) or [lost](Self::lose_upstream), or a block was pushed into
     ///   it, which is dropped.
     /// - Credit for blocks of the budget is returned here, for the driver to give it back to the
-    ///   nodes downstream. What comes later is refused by [`credited`](Self::credited), and the
-    ///   driver gives that back, too.
+    ///   nodes downstream. [`credited`](Self::credited) refuses later credit, and the driver gives
+    ///   that back, too.
     ///
     /// # Errors
     ///
@@ -167,8 +167,8 @@ impl Node {
         Ok(unused)
     }
 
-    /// Nobody reads a dataset any more: its budgets [end](Self::end_budget). Returns the credit of
-    /// nodes downstream that was for its blocks.
+    /// Ends a dataset without readers, and its budgets [with it](Self::end_budget). Returns the
+    /// credit of nodes downstream that was for its blocks.
     ///
     /// # Errors
     ///

@@ -64,7 +64,7 @@ impl Store {
         open.ok_or(DeclareError::UnknownDataset(dataset))
     }
 
-    /// Nobody reads a dataset any more. Returns its budgets, which have to end.
+    /// Ends a dataset without readers. Returns its budgets, which have to end.
     pub(crate) fn end_dataset(&mut self, dataset: DatasetId) -> Result<Vec<BudgetId>, DeclareError> {
         self.forget_ended();
         self.dataset_mut(dataset)?.is_ended = true;

@@ -454,7 +454,7 @@ fn a_dataset_file_may_name_zarr_folders() {
     );
     let error = open_file(array("one", "none", "v3.zarr")).unwrap_err();
     assert!(matches!(error, OpenError::Stitch(StitchError::NoVariable { .. })), "{error}");
-    // Its files are not Zarr folders.
+    // The files of the dataset are not Zarr folders.
     let error = open_file(array("one", "zstd", "d.toml")).unwrap_err();
     assert!(matches!(error, OpenError::Stitch(StitchError::NoFiles { .. })), "{error}");
 }

@@ -68,9 +68,9 @@ fn grown(extents: &[u64], unit: Vec<u64>, elements: u64) -> Vec<u64> {
 
 /// The rows and columns of the tiles of a plane that does not fit a block.
 ///
-/// They are those for which a box of a quarter of the plane along both axes costs least, on average
-/// over its places. A tile costs its elements, an eighth of a full one for its request, and half
-/// of what is read over between its rows in a file: a disk is cheaper than the way to a reader.
+/// With these tiles a box of a quarter of the plane along both axes costs least, on average over
+/// its places. A tile costs its elements, an eighth of a full one for its request, and half of the
+/// gaps between its rows in a file, which the disk reads over: a disk is cheaper than a link.
 fn tile(rows: u64, columns: u64, elements: u64) -> (u64, u64) {
     let side = elements.isqrt().max(1);
     let widths = (4..=16).map(|eighths| side.saturating_mul(eighths) / 8).chain([elements / rows.max(1), elements]);

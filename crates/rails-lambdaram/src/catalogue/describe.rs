@@ -144,7 +144,7 @@ fn read(
     }
 }
 
-/// The digest of what is alike in copies of the same files: names, types, shapes and attributes,
+/// The digest by which copies of the same files are known: names, types, shapes and attributes,
 /// and the sizes of the files and the times of the last changes of their bytes, which a copy keeps
 /// in seconds at least (`rsync -t`, `cp -p`, `scp -p`).
 fn digest<'a>(

@@ -27,7 +27,7 @@ use std::{
 pub struct Proposal {
     /// The text, for a file in the same folder.
     pub text: String,
-    /// What was found, and what follows, a sentence each.
+    /// The findings and the conclusions, a sentence each.
     pub reasons: Vec<String>,
     /// The files that are no part of the dataset, and why.
     pub left_out: Vec<(PathBuf, String)>,

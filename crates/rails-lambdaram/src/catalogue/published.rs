@@ -219,8 +219,8 @@ impl PublishedDataset {
         source.of_generation(self.content.generations[object as usize])
     }
 
-    /// Opens a file of a chunk, if it is there, and compares it with what was read of it before. It
-    /// blocks.
+    /// Opens a file of a chunk, if it is there, and compares its generation with that of earlier
+    /// reads. The call blocks.
     pub(crate) fn keyed(&self, path: &ObjectPath) -> Result<Option<Source>, ReadError> {
         let source = self.root().source_if_there(path)?;
         self.chunk_files.note(path, source.as_ref().map(Source::generation))?;

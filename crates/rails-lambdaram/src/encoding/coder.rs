@@ -121,8 +121,8 @@ impl Coder {
     }
 
     /// The block of a payload, which has exactly `block_bytes` bytes: the caller has compared these
-    /// with the largest block that it takes. Decoding takes memory for two blocks, whatever the
-    /// payload says.
+    /// with the largest block that it takes. Decoding takes memory for two blocks, and no payload
+    /// makes it take more.
     ///
     /// # Errors
     /// [`DecodeError::Unsupported`] for an encoding that is not among those of this build,

@@ -139,8 +139,8 @@ impl Local {
     /// The reasons why files were left out.
     pub(super) fn left_out(&self) -> Vec<String> {
         let catalogue = self.catalogue.read().unwrap_or_else(PoisonError::into_inner);
-        let refused = catalogue.refused().iter();
-        refused.map(|refused| format!("{}: {}", refused.path.display(), words(&refused.error))).collect()
+        // Each of these errors names its path.
+        catalogue.refused().iter().map(|refused| words(&refused.error)).collect()
     }
 
     fn dataset(&self, name: &str) -> Option<Arc<PublishedDataset>> {

@@ -31,7 +31,7 @@ impl Peer {
     fn is(&self, principal: &Principal) -> bool {
         match principal {
             Principal::Key(key) => self.key.as_ref() == Some(key),
-            // Nobody proves over a link to be a user of this machine.
+            // No link proves that a peer is a user of this machine.
             _ => false,
         }
     }

@@ -203,7 +203,7 @@ impl ReaderProtocol {
         self.name(grid);
         for block in blocks {
             let wanted = Wanted { grid: Arc::clone(grid), urgency, asked: None };
-            // It was asked for before, if its answer was lost here.
+            // The peer was asked before, if its answer was lost here.
             if self.wanted.insert(*block, wanted).is_some_and(|before| before.asked.is_some()) {
                 self.asked -= 1;
             }
@@ -277,7 +277,7 @@ impl ReaderProtocol {
 
     /// A block that came unasked has landed, or was not taken, which the peer is told.
     pub(super) fn pushed(&mut self, grid: &Arc<OpenGrid>, block: BlockId, was_taken: bool) {
-        // It may have been asked for while it landed: the peer takes it for the answer.
+        // A reader may have asked for the block while it landed: the peer takes it for the answer.
         if was_taken && self.wanted.remove(&block).is_some_and(|wanted| wanted.asked.is_some()) {
             self.asked -= 1;
         }

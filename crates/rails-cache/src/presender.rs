@@ -4,7 +4,7 @@ use crate::{
     block::{BudgetId, DownstreamId},
     error::ReadError,
     node::Node,
-    pattern::{Confidence, Depth, Detector, Guess, Path, Pattern, TellError, Waste},
+    pattern::{Beginning, Confidence, Depth, Detector, Guess, Path, Pattern, TellError, Waste},
 };
 use rails_array::{Region, Selection, Shape};
 use std::time::{Duration, Instant};
@@ -27,6 +27,7 @@ pub struct Presender {
     budget: BudgetId,
     detector: Detector,
     guess: Guess,
+    beginning: Beginning,
     depth: Depth,
     waste: Waste,
     /// The bytes of the last read, and how long the reader may have waited for them.
@@ -45,6 +46,7 @@ impl Presender {
             budget,
             detector: Detector::new(shape),
             guess: Guess::new(shape),
+            beginning: Beginning::new(shape),
             depth: Depth::new(),
             waste: Waste::new(),
             last: None,
@@ -105,6 +107,7 @@ impl Presender {
         self.consumed(node.bytes_of(self.budget, selection), missing, count, path, now);
         self.detector.observe(selection.bounds());
         self.guess.observe(selection.bounds());
+        self.beginning.observe(selection.bounds());
         if self.keeps_reads && self.reads.len() < MAX_READS {
             self.reads.push(selection.clone());
         }
@@ -159,16 +162,16 @@ impl Presender {
         let count = |bytes: u64| usize::try_from(bytes.div_ceil(read_bytes.max(1))).unwrap_or(usize::MAX);
         // As much as the link carries until the next read is told: what a guess may cost, and what a
         // list that was told is worth before anything is known of the reader's pace.
-        let of_round_trip =
-            u128::from(path.bytes_per_second).saturating_mul(path.round_trip.as_nanos()) / 1_000_000_000;
-        let of_round_trip = u64::try_from(of_round_trip).unwrap_or(u64::MAX);
+        let of_round_trip = Path { storage_latency: Duration::ZERO, ..*path }.bytes_of_latency();
         match self.detector.pattern() {
             Pattern::Random => {
                 let bytes = bytes(Confidence::FULL).min(of_round_trip);
-                (self.guess.next(count(bytes).min(MAX_REGIONS)), bytes)
+                let guessed = self.guess.next(count(bytes).min(MAX_REGIONS));
+                if guessed.is_empty() { (self.beginning.next(read_bytes, path), u64::MAX) } else { (guessed, bytes) }
             }
             pattern => {
                 self.guess.trust();
+                self.beginning.end();
                 let is_told = pattern == Pattern::Apriori;
                 let bytes = if is_told { bytes(confidence).max(of_round_trip) } else { bytes(confidence) };
                 let predicted = self.detector.predict(count(bytes).min(MAX_REGIONS)).next;

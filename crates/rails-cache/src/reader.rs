@@ -4,7 +4,7 @@ use crate::{
     block::{BudgetId, RequestId},
     error::ReadError,
     node::Node,
-    pattern::{Depth, Detector, Path, Pattern, Prediction, TellError, Waste},
+    pattern::{Beginning, Depth, Detector, Path, Pattern, TellError, Waste},
     stats::BudgetStats,
 };
 use rails_array::{BlockIndex, BlockRange, Region, Selection, Shape};
@@ -15,10 +15,14 @@ use std::{collections::BTreeMap, time::Instant};
 /// A reader watches the selections that one job reads of one dataset, and has the node fetch as
 /// much ahead of them as [`Depth`] says, as long as little of it is [wasted](Waste). The bounds of
 /// selections make the pattern; the steps of the last one hold for those that are foretold.
+///
+/// A reader that begins at the start of an axis is expected to go on along it before its reads make
+/// a pattern, so that the second one does not wait for a round trip of its own.
 #[derive(Debug, Clone)]
 pub struct Reader {
     budget: BudgetId,
     detector: Detector,
+    beginning: Beginning,
     depth: Depth,
     waste: Waste,
     /// The counters of the budget at the last read.
@@ -35,6 +39,7 @@ impl Reader {
         Self {
             budget,
             detector: Detector::new(shape),
+            beginning: Beginning::new(shape),
             depth: Depth::new(),
             waste: Waste::new(),
             seen: BudgetStats::default(),
@@ -83,6 +88,7 @@ impl Reader {
         let bytes = node.bytes_of(self.budget, selection);
         self.open.insert(request, (bytes, now));
         self.detector.observe(selection.bounds());
+        self.beginning.observe(selection.bounds());
         self.judge(node, now);
         self.prefetch(node, selection, path, now);
         Ok(request)
@@ -116,11 +122,19 @@ impl Reader {
         let read_bytes = node.bytes_of(self.budget, selection).max(1);
         let level = node.level_of(self.budget).number();
         let confidence = self.detector.predict(0).confidence;
-        let mut left = if self.waste.may_speculate(now) { self.depth.bytes_ahead(path, level, confidence) } else { 0 };
+        let may_speculate = self.waste.may_speculate(now);
+        let mut left = if may_speculate { self.depth.bytes_ahead(path, level, confidence) } else { 0 };
         let count = usize::try_from(left.div_ceil(read_bytes)).unwrap_or(usize::MAX);
         let predicted = self.detector.predict(count.clamp(MIN_REGIONS, MAX_REGIONS)).next;
-        let with_steps = |next: Prediction| Selection::new(next.region, selection.steps().iter().copied()).ok();
-        let next: Vec<Selection> = predicted.into_iter().filter_map(with_steps).collect();
+        let mut regions: Vec<Region> = predicted.into_iter().map(|prediction| prediction.region).collect();
+        if !regions.is_empty() {
+            self.beginning.end();
+        } else if may_speculate && level <= MAX_LEVEL_OF_GUESSES {
+            regions = self.beginning.next(read_bytes, path);
+            left = u64::MAX;
+        }
+        let with_steps = |region: Region| Selection::new(region, selection.steps().iter().copied()).ok();
+        let next: Vec<Selection> = regions.into_iter().filter_map(with_steps).collect();
         self.pass(node, selection, &next);
         for next in &next {
             if left == 0 {
@@ -155,3 +169,5 @@ const MAX_NEWS: u64 = 64;
 const MAX_REGIONS: usize = 64;
 /// The regions that are looked for even if nothing is fetched ahead: a block in them is not behind.
 const MIN_REGIONS: usize = 4;
+/// Memory that is filled beyond this level is not for guesses.
+const MAX_LEVEL_OF_GUESSES: u8 = 1;

@@ -5,6 +5,7 @@
 //! A block is 256 KiB of a smooth field with noise in its last bits, as a model's output has it.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use rails_formats::data_type::DataType;
 use rails_lambdaram::{encoding::Coder, wire::Encoding};
 use std::hint::black_box;
 
@@ -24,18 +25,20 @@ fn encodings(criterion: &mut Criterion) {
     let (block, mut coder) = (field(), Coder::default());
     for encoding in Encoding::ALL {
         let mut payload = Vec::new();
-        let used = coder.encode(&block, 4, encoding, &mut payload);
+        let used = coder.encode(&block, DataType::Float32, encoding, &mut payload);
         let mut group = criterion.benchmark_group(format!("{used}, {} to {} bytes", block.len(), payload.len()));
         group.throughput(Throughput::Bytes(block.len() as u64));
         let mut out = Vec::new();
         group.bench_function("encode", |bencher| {
             bencher.iter(|| {
                 out.clear();
-                coder.encode(black_box(&block), 4, encoding, &mut out)
+                coder.encode(black_box(&block), DataType::Float32, encoding, &mut out)
             });
         });
         group.bench_function("decode", |bencher| {
-            bencher.iter(|| coder.decode(black_box(&payload), 4, used, block.len()).expect("the payload is whole"));
+            bencher.iter(|| {
+                coder.decode(black_box(&payload), DataType::Float32, used, block.len()).expect("the payload is whole")
+            });
         });
         group.finish();
     }

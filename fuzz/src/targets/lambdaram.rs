@@ -47,16 +47,17 @@ pub(crate) fn server(data: &[u8]) {
     }
 }
 
-/// A payload behind its encoding, the size of an element, and the size of the block in 256 bytes.
+/// A payload behind its encoding, the type of its elements, and the size of the block in 256 bytes.
 pub(crate) fn payload(data: &[u8]) {
-    let [encoding, element_bytes, size, payload @ ..] = data else { return };
+    let [encoding, dtype, size, payload @ ..] = data else { return };
     let encoding = Encoding::ALL[usize::from(*encoding) % Encoding::ALL.len()];
-    let (element_bytes, block_bytes) = (usize::from(*element_bytes), usize::from(*size) * 256);
-    let Ok(block) = decode(payload, element_bytes, encoding, block_bytes) else { return };
+    let dtype = DataType::ALL[usize::from(*dtype) % DataType::ALL.len()];
+    let block_bytes = usize::from(*size) * 256;
+    let Ok(block) = decode(payload, dtype, encoding, block_bytes) else { return };
     assert_eq!(block.len(), block_bytes);
     let mut again = Vec::new();
-    let used = encode(&block, element_bytes, encoding, &mut again);
-    assert_eq!(decode(&again, element_bytes, used, block_bytes), Ok(block));
+    let used = encode(&block, dtype, encoding, &mut again);
+    assert_eq!(decode(&again, dtype, used, block_bytes), Ok(block));
 }
 
 /// Every message.
@@ -132,7 +133,7 @@ pub(crate) fn server_messages() -> Vec<Vec<u8>> {
     let blocks = Encoding::ALL.map(|encoding| {
         let (mut message, block) = (Vec::new(), block());
         let mut payload = Vec::new();
-        let encoding = encode(&block, 4, encoding, &mut payload);
+        let encoding = encode(&block, DataType::Float32, encoding, &mut payload);
         let block_bytes = block.len() as u32;
         let header = BlockHeader { handle, block: BlockIndex(5), is_push: true, encoding, block_bytes, crc: 0x1234 };
         header.encode_into(&mut message);
@@ -143,9 +144,10 @@ pub(crate) fn server_messages() -> Vec<Vec<u8>> {
 }
 
 pub(crate) fn payloads() -> Vec<Vec<u8>> {
+    let float32 = DataType::ALL.iter().position(|dtype| *dtype == DataType::Float32).expect("it is a type") as u8;
     let payload = |number: u8, encoding| {
-        let mut payload = vec![number, 4, 4];
-        encode(&block(), 4, encoding, &mut payload);
+        let mut payload = vec![number, float32, 4];
+        encode(&block(), DataType::Float32, encoding, &mut payload);
         payload
     };
     (0..).zip(Encoding::ALL).map(|(number, encoding)| payload(number, encoding)).collect()
@@ -180,7 +182,7 @@ fn description() -> DatasetDescription {
 
 /// A kibibyte of numbers that grow.
 fn block() -> Vec<u8> {
-    (0..256_u32).flat_map(|number| (number * number).to_le_bytes()).collect()
+    (0..256_u32).flat_map(|number| ((number * number % 999) as f32 / 10.0).to_le_bytes()).collect()
 }
 
 fn region() -> Region {

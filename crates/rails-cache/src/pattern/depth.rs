@@ -25,6 +25,16 @@ pub struct Path {
     pub bytes_per_second: u64,
 }
 
+impl Path {
+    /// The bytes that the way brings in the time that an answer takes to begin: those that a reader
+    /// could have had while it waited.
+    pub(crate) fn bytes_of_latency(&self) -> u64 {
+        let latency = self.round_trip.max(self.storage_latency);
+        let bytes = u128::from(self.bytes_per_second).saturating_mul(latency.as_nanos()) / 1_000_000_000;
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+}
+
 /// The reads of one window of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 struct Window {

@@ -34,9 +34,11 @@
 //! - `neighbourhood`, `apriori`: patterns that are no loops;
 //! - `guess`: what one distance says; `detector`: all of them together; `job`: a detector for each
 //!   rank, and who reads after whom;
-//! - `depth`, `waste`: how far ahead, and when to stop.
+//! - `depth`, `waste`: how far ahead, and when to stop;
+//! - `beginning`: the first reads, before they make a pattern.
 
 mod apriori;
+mod beginning;
 mod depth;
 mod detector;
 mod guess;
@@ -50,6 +52,7 @@ mod waste;
 mod window;
 
 pub use apriori::{MAX_TOLD, TellError};
+pub(crate) use beginning::Beginning;
 pub use depth::{Depth, Path};
 pub use detector::{Detector, MAX_PREDICTIONS};
 pub(crate) use guess::Guess;

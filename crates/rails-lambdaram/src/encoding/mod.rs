@@ -1,6 +1,7 @@
 //! Blocks on a link: shuffled and compressed where they arrive sooner so.
 //!
 //! - `shuffle`: the bytes of elements by their significance;
+//! - `decimal`: decimal fractions as integers;
 //! - `coder`: [`Coder`], from blocks to payloads and back;
 //! - `chooser`: [`Chooser`], which decides for each block.
 //!
@@ -8,6 +9,7 @@
 
 mod chooser;
 mod coder;
+mod decimal;
 mod shuffle;
 
 pub use chooser::{Chooser, LinkLoad};

@@ -7,6 +7,8 @@ use rails_array::{Region, Selection, Shape};
 /// of its own.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
+    /// There was a read.
+    has_begun: bool,
     last: Option<Region>,
     /// The number of reads in a row that have one extent, and one place along some axes.
     alike: u32,
@@ -18,6 +20,9 @@ impl Watch {
     /// Takes a read. Returns the region and the shape of its blocks, once several reads in a row
     /// had the same extents and the same place along axes of which they read a part, and the blocks
     /// of the array have many bytes beside them.
+    ///
+    /// The first read of all is enough if it takes a part of some axes and one place of others:
+    /// programs loop over places. If this one does not, the blocks of the array lack one read.
     pub(super) fn observe(
         &mut self,
         selection: &Selection,
@@ -38,40 +43,43 @@ impl Watch {
             }
         }
         self.last = is_dense.then(|| read.clone());
-        if self.alike < MIN_ALIKE {
-            return None;
-        }
-        let array = grid.layout.blocks().region();
-        let is_part = |axis: usize| read.shape().extents()[axis] < array.shape().extents()[axis];
+        let blocks = grid.layout.blocks();
+        let (whole, part) = (blocks.region().shape().extents(), read.shape().extents());
+        let is_part = |axis: usize| part[axis] < whole[axis];
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        let is_fixed = |axis: usize| if is_first { part[axis] > 1 } else { self.fixed[axis] };
         // A place that does not change along any axis needs no blocks of its own: it is in memory.
-        let moves = self.fixed.contains(&false);
-        let is_cut = |axis: usize| self.fixed[axis] && is_part(axis);
-        if !moves || !(0..read.rank()).any(is_cut) || !has_many_bytes_beside(selection, grid) {
+        let moves = (0..read.rank()).any(|axis| is_part(axis) && !is_fixed(axis));
+        let is_cut = |axis: usize| is_part(axis) && is_fixed(axis);
+        let (is_enough, times) =
+            if is_first { (is_dense, MIN_TIMES_AT_FIRST) } else { (self.alike >= MIN_ALIKE, MIN_TIMES) };
+        if !is_enough || !moves || !(0..read.rank()).any(is_cut) || times_of_read(selection, grid) < times {
             return None;
         }
-        let start = (0..read.rank()).map(|axis| if is_cut(axis) { read.start()[axis] } else { array.start()[axis] });
-        let extents = (0..read.rank()).map(|axis| {
-            let whole = array.shape().extents()[axis];
-            if is_cut(axis) { read.shape().extents()[axis] } else { whole }
-        });
+        let start = (0..read.rank()).map(|axis| if is_cut(axis) { read.start()[axis] } else { 0 });
+        let extents = (0..read.rank()).map(|axis| if is_cut(axis) { part[axis] } else { whole[axis] });
         let region = Region::new(start, Shape::new(extents).ok()?).ok()?;
+        // A source in chunks decodes one for all of its places, so these stay together.
+        let together = blocks.block_shape().extents();
+        let block =
+            (0..read.rank()).map(|axis| if is_part(axis) && part[axis] == 1 { together[axis] } else { part[axis] });
+        let block = block_shape(&Shape::new(block).ok()?, grid.dtype.bytes(), max_block_bytes);
         self.alike = 0;
-        Some((region, block_shape(read.shape(), grid.dtype.bytes(), max_block_bytes)))
+        Some((region, block))
     }
 }
 
-/// Whether the blocks of a read are a quarter larger than the read.
-fn has_many_bytes_beside(selection: &Selection, grid: &OpenGrid) -> bool {
-    let Ok(blocks) = grid.blocks_of(selection) else { return false };
+/// How many times as many bytes as a read its blocks have.
+fn times_of_read(selection: &Selection, grid: &OpenGrid) -> f64 {
+    let Ok(blocks) = grid.blocks_of(selection) else { return 0.0 };
     let bytes: u64 = blocks.map(|block| grid.block_bytes(block)).sum();
-    bytes > selection.elements() * grid.dtype.bytes() / 4 * 5
+    bytes as f64 / (selection.elements() * grid.dtype.bytes()).max(1) as f64
 }
 
-/// The extents of a read, halved along the first long axis until a block is no larger than blocks
-/// usually are.
-fn block_shape(read: &Shape, element_bytes: u64, max_block_bytes: u64) -> Shape {
+/// Extents, halved along the first long axis until a block is no larger than blocks usually are.
+fn block_shape(wanted: &Shape, element_bytes: u64, max_block_bytes: u64) -> Shape {
     let max_bytes = USUAL_BLOCK_BYTES.min(max_block_bytes);
-    let mut extents = read.extents().to_vec();
+    let mut extents = wanted.extents().to_vec();
     while extents.iter().product::<u64>() * element_bytes > max_bytes {
         let Some(long) = extents.iter_mut().find(|extent| **extent > 1) else { break };
         *long = long.div_ceil(2);
@@ -79,6 +87,10 @@ fn block_shape(read: &Shape, element_bytes: u64, max_block_bytes: u64) -> Shape 
     Shape::new(extents).expect("a part of a shape is one")
 }
 
+/// The blocks of an array are left if they have so many times the bytes of a read.
+const MIN_TIMES: f64 = 1.25;
+/// The same after a single read, which may be chance.
+const MIN_TIMES_AT_FIRST: f64 = 2.0;
 /// As in the design of the thesis' reader: two may be chance, and each costs bytes beside it.
 const MIN_ALIKE: u32 = 4;
 /// A block of this size takes 4 ms on a link of 500 Mbit/s.

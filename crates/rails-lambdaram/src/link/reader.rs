@@ -507,8 +507,7 @@ impl ReaderLink {
                 return Landed::Unwanted;
             }
         };
-        let element_bytes = grid.dtype.bytes() as usize;
-        let decoded = coder.decode(payload, element_bytes, header.encoding, header.block_bytes as usize);
+        let decoded = coder.decode(payload, grid.dtype, header.encoding, header.block_bytes as usize);
         let mut bytes = match decoded {
             Ok(bytes) => bytes,
             Err(error) => {

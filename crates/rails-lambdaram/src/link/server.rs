@@ -27,6 +27,7 @@ use std::{
 };
 use tokio::{
     sync::Notify,
+    task::yield_now,
     time::{sleep, timeout},
 };
 
@@ -203,7 +204,7 @@ impl ServerLink {
                 // It goes behind the blocks that were sent into the credit.
                 Some(Outgoing::Last(frame)) => (vec![frame.encode()], priority),
                 Some(Outgoing::Block(key, grid, pinned, is_push)) => {
-                    let load = rate.load(&sender);
+                    let load = rate.load(&sender, Instant::now());
                     self.state().figures = rate.figures;
                     let message = self.message(key, &grid, pinned, is_push, &mut coder, &load);
                     (vec![message], priority)
@@ -223,6 +224,9 @@ impl ServerLink {
                 return words(&error);
             }
             rate.sent(begin.elapsed());
+            // A message is taken at once while there is room, and the lanes of the link may have the
+            // same thread: they send it before the next block is encoded.
+            yield_now().await;
         }
     }
 
@@ -300,7 +304,7 @@ impl ServerLink {
         };
         let mut message = vec![0; BlockHeader::BYTES];
         let begin = Instant::now();
-        let encoding = coder.encode(&block, grid.dtype.bytes() as usize, wanted, &mut message);
+        let encoding = coder.encode(&block, grid.dtype, wanted, &mut message);
         let took = begin.elapsed();
         if let Some(served) = self.state().handles.get_mut(&key.0) {
             served.chooser.record(wanted, block_bytes, message.len() - BlockHeader::BYTES, took);
@@ -643,18 +647,18 @@ impl Removed {
 /// The rate of a link, asked for now and then: statistics cost more than a block.
 #[derive(Default)]
 struct SentRate {
-    blocks: u32,
     figures: LinkFigures,
+    asked: Option<Instant>,
     /// The last message waited for room: the link has a send buffer to work on.
     has_waited: bool,
 }
 
 impl SentRate {
-    fn load(&mut self, sender: &LinkSender) -> LinkLoad {
-        if self.blocks.is_multiple_of(BLOCKS_PER_RATE) || self.figures.bytes_per_second.is_none() {
+    fn load(&mut self, sender: &LinkSender, now: Instant) -> LinkLoad {
+        if self.asked.is_none_or(|asked| now.saturating_duration_since(asked) >= MAX_RATE_AGE) {
             self.figures = sender.figures();
+            self.asked = Some(now);
         }
-        self.blocks = self.blocks.wrapping_add(1);
         let queued_bytes = if self.has_waited { SEND_BUFFER_BYTES } else { 0 };
         LinkLoad { bytes_per_second: self.figures.bytes_per_second, queued_bytes }
     }
@@ -751,8 +755,8 @@ const DEFAULT_ROUND_TRIP: Duration = Duration::from_millis(20);
 const SEND_BUFFER_BYTES: u64 = 4 << 20;
 /// A message that finds room is taken in some microseconds.
 const MIN_WAIT: Duration = Duration::from_micros(300);
-/// The blocks for which the rate of a link is taken to be the same.
-const BLOCKS_PER_RATE: u32 = 16;
+/// The time for which the rate of a link is taken to be the same.
+const MAX_RATE_AGE: Duration = Duration::from_millis(20);
 /// The time that a peer has for its greeting, and a refused one for the reason.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
 /// The blocks that a peer may have asked for and not got.

@@ -12,6 +12,8 @@ pub enum Encoding {
     Lz4,
     /// Zstandard of the shuffled block.
     Zstd,
+    /// Zstandard of integers: the numbers of the block are decimal fractions.
+    Decimal,
 }
 
 /// A set of encodings. [`Encoding::None`] is in every set.
@@ -21,7 +23,7 @@ pub struct Encodings(u8);
 
 impl Encoding {
     /// Every encoding.
-    pub const ALL: [Self; 3] = [Self::None, Self::Lz4, Self::Zstd];
+    pub const ALL: [Self; 4] = [Self::None, Self::Lz4, Self::Zstd, Self::Decimal];
 
     /// The name.
     pub const fn name(self) -> &'static str {
@@ -29,6 +31,7 @@ impl Encoding {
             Self::None => "none",
             Self::Lz4 => "lz4",
             Self::Zstd => "zstd",
+            Self::Decimal => "decimal",
         }
     }
 
@@ -38,6 +41,7 @@ impl Encoding {
             Self::None => 0,
             Self::Lz4 => 1,
             Self::Zstd => 2,
+            Self::Decimal => 3,
         }
     }
 }
@@ -52,6 +56,7 @@ impl Encodings {
             Encoding::None => self,
             Encoding::Lz4 => Self(self.0 | 1),
             Encoding::Zstd => Self(self.0 | 2),
+            Encoding::Decimal => Self(self.0 | 4),
         }
     }
 

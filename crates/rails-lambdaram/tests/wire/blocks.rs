@@ -56,8 +56,8 @@ fn reserved_bytes_are_zero() {
     changed[1] = 2;
     assert_eq!(problem(changed), WireProblem::Reserved { at: 1, found: 2 });
     let mut changed = bytes;
-    changed[2] = 3;
-    assert_eq!(problem(changed), WireProblem::Encoding { found: 3 });
+    changed[2] = 4;
+    assert_eq!(problem(changed), WireProblem::Encoding { found: 4 });
 }
 
 #[test]
@@ -82,10 +82,10 @@ fn payloads_fit_their_block() {
 fn sets_hold_their_encodings() {
     assert!(Encodings::NONE.contains(Encoding::None) && !Encodings::NONE.contains(Encoding::Lz4));
     let lz4 = Encodings::NONE.with(Encoding::Lz4);
-    let both = lz4.with(Encoding::Zstd).with(Encoding::None);
-    assert!(Encoding::ALL.into_iter().all(|encoding| both.contains(encoding)));
-    assert_eq!((both.and(lz4), lz4.and(Encodings::NONE.with(Encoding::Zstd))), (lz4, Encodings::NONE));
-    assert_eq!(format!("{both:?}"), "{None, Lz4, Zstd}");
+    let all = Encoding::ALL.into_iter().fold(lz4, Encodings::with);
+    assert!(Encoding::ALL.into_iter().all(|encoding| all.contains(encoding)));
+    assert_eq!((all.and(lz4), lz4.and(Encodings::NONE.with(Encoding::Zstd))), (lz4, Encodings::NONE));
+    assert_eq!(format!("{all:?}"), "{None, Lz4, Zstd, Decimal}");
 }
 
 proptest! {

@@ -87,7 +87,7 @@ impl Beginning {
 /// A pattern of two nested loops is known after four reads, one of four levels after eight.
 const MAX_READS: usize = 8;
 /// The boxes that are guessed at a time before a guess has come true, but for one of each read.
-const MAX_GUESSES: u64 = 4;
+const MAX_GUESSES: u64 = 2;
 /// Reads that keep the path busy for longer lose little by a round trip.
 const MAX_ROUND_TRIPS: u64 = 8;
 
@@ -131,12 +131,10 @@ mod tests {
     fn small_boxes_are_guessed_further() {
         let extents = [1, 1, 361];
         let guesses = after(extents, &[[0, 3, 0]]).next(5000, &PATH);
-        assert_eq!(guesses, [1, 2, 3, 4].map(|step| region([step, 3, 0], extents)));
-        let guesses = after(extents, &[[0, 3, 0], [0, 30, 0]]).next(5000, &PATH);
-        let expected = [[1, 3, 0], [1, 30, 0], [2, 3, 0], [2, 30, 0]].map(|start| region(start, extents));
-        assert_eq!(guesses, expected);
-        let guesses = after(extents, &[[0, 3, 0], [1, 3, 0]]).next(2500, &PATH);
-        assert_eq!(guesses, [2, 3, 4, 5, 6, 7, 8, 9].map(|step| region([step, 3, 0], extents)));
+        assert_eq!(guesses, [1, 2].map(|step| region([step, 3, 0], extents)));
+        let guesses = after(extents, &[[0, 3, 0], [0, 30, 0], [1, 3, 0]]).next(5000, &PATH);
+        let expected = [[1, 30, 0], [2, 3, 0], [2, 30, 0], [3, 3, 0]].map(|start| region(start, extents));
+        assert_eq!(guesses, expected, "a guess has come true");
         assert!(after(extents, &[[0, 3, 0]]).next(160_001, &PATH).is_empty(), "a large read hides the round trip");
         let disk = Path { round_trip: Duration::ZERO, ..PATH };
         assert!(after(extents, &[[0, 3, 0]]).next(5000, &disk).is_empty(), "there is no round trip");

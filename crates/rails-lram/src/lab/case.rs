@@ -4,7 +4,7 @@ use super::{
     goal::{Goal, Measure},
     plan::Way,
     rivals::Rival,
-    weather::{STEPS, Window},
+    weather::{LEVELS, SHEAR_LEVELS, STEPS, Window},
     zarr::Store,
 };
 use clap::ValueEnum;
@@ -30,8 +30,12 @@ pub(crate) enum Case {
     Loss,
     /// Opening 64 files with four variables, and reading the coordinates
     Open,
-    /// The globe from one server and from two with copies, each behind half of the rate
+    /// The globe from one server and from two with copies, each behind half of the rate, and eight
+    /// of its levels, which take four times as long
     Replicas,
+    /// Columns of ozone: twelve levels of every fourth step, with 50 ms of computing after each,
+    /// fetched ahead by the reader and sent ahead by the server
+    Ozone,
     /// The globe from xarray, by LambdaRAM's package for Python (see `--wheel`)
     Xarray,
     /// The globe's steps in a random order, with a cache and without prefetching
@@ -49,6 +53,8 @@ pub(crate) struct Contender {
     pub(crate) data: Served,
     /// The steps of time in their order.
     pub(crate) steps: Vec<usize>,
+    /// The levels of each step.
+    pub(crate) levels: Vec<usize>,
     /// The part of each plane.
     pub(crate) window: Window,
     /// The time of computing after each step.
@@ -114,10 +120,22 @@ impl Case {
                 ours(LAMBDARAM, Served::Variables).way(Way::Open),
                 rival(ZARR, Rival::ZarrPython, Served::Variables).way(Way::Open),
             ],
-            Self::Replicas => vec![
-                Contender { servers: 2, share_of_rate: 2, ..ours("two servers", Served::Wind) },
-                Contender { share_of_rate: 2, ..ours("one server", Served::Wind) },
-            ],
+            Self::Replicas => {
+                [("two servers", 2, 2), ("one server", 1, 2), (TWO_SERVERS_LONG, 2, 8), (ONE_SERVER_LONG, 1, 8)]
+                    .map(|(name, servers, levels)| {
+                        let levels = if levels == 2 { SHEAR_LEVELS.into() } else { (0..LEVELS).step_by(5).collect() };
+                        Contender { servers, share_of_rate: 2, levels, ..ours(name, Served::Wind) }
+                    })
+                    .into()
+            }
+            Self::Ozone => [(PREFETCHED, Way::Sequential), (PRESENDED, Way::Presend)]
+                .map(|(name, way)| Contender {
+                    levels: (0..LEVELS).step_by(3).collect(),
+                    window: Window::column(),
+                    pause: COMPUTING,
+                    ..ours(name, Served::Wind).steps((0..STEPS).step_by(4)).way(way)
+                })
+                .into(),
             Self::Xarray => vec![ours(LAMBDARAM, Served::Wind), rival(XARRAY, Rival::Xarray, Served::Wind)],
             Self::Random => {
                 let order = || {
@@ -166,7 +184,10 @@ impl Case {
             Self::Compressed => vec![faster(1.2, &[EXPERT_PLANE])],
             Self::Loss => vec![within("loss 0.001", "no loss", 0.03), within("loss 0.01", "no loss", 0.1)],
             Self::Open => vec![Goal::new(LAMBDARAM, Measure::Seconds(3.0 * rtt.as_secs_f64() + 0.02))],
-            Self::Replicas => vec![Goal::new("two servers", Measure::Faster { than: vec!["one server"], ratio: 1.8 })],
+            Self::Replicas => [("two servers", "one server"), (TWO_SERVERS_LONG, ONE_SERVER_LONG)]
+                .map(|(two, one)| Goal::new(two, Measure::Faster { than: vec![one], ratio: 1.8 }))
+                .into(),
+            Self::Ozone => vec![Goal::new(PRESENDED, Measure::Waits { than: PREFETCHED, ratio: 0.7 })],
             Self::Xarray => vec![within(XARRAY, LAMBDARAM, 0.15)],
             Self::Random => {
                 vec![within(LAMBDARAM, "without prefetching", 0.05), Goal::new(LAMBDARAM, Measure::Waste(0.02))]
@@ -182,6 +203,7 @@ impl Contender {
             rival: None,
             data,
             steps: (0..STEPS).collect(),
+            levels: SHEAR_LEVELS.into(),
             window: Window::globe(),
             pause: Duration::ZERO,
             way: Way::Sequential,
@@ -206,7 +228,7 @@ impl Contender {
 
     /// The factor from the seconds of a run to those of all steps: a slow rival reads only some.
     pub(crate) fn scale(&self) -> f64 {
-        if self.way == Way::Open { 1.0 } else { STEPS as f64 / self.steps.len() as f64 }
+        if self.rival.is_none() || self.way == Way::Open { 1.0 } else { STEPS as f64 / self.steps.len() as f64 }
     }
 }
 
@@ -218,6 +240,10 @@ const ZARR: &str = "zarr-python, obstore";
 const DASK: &str = "xarray, dask, 16 threads";
 const MOUNT: &str = "rclone mount, rows by pread";
 const XARRAY: &str = "LambdaRAM from xarray";
+const TWO_SERVERS_LONG: &str = "two servers, eight levels";
+const ONE_SERVER_LONG: &str = "one server, eight levels";
+const PREFETCHED: &str = "prefetched";
+const PRESENDED: &str = "presended";
 const COMPUTING: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

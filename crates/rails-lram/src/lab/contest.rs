@@ -7,7 +7,6 @@ use super::{
     plan::{Figures, Plan, Way},
     process::Process,
     rivals::{Rival, Rivals, Venv},
-    weather::SHEAR_LEVELS,
 };
 use anyhow::{Context, Result, bail, ensure};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
@@ -130,7 +129,7 @@ impl Contest {
         let figures: Figures = serde_json::from_str(line).with_context(|| format!("the reader printed {line}"))?;
         let expected = match contender.way {
             Way::Open => Data::coordinates().to_string(),
-            _ => self.data.weather.digest(&contender.window, contender.steps.iter().copied()).number().to_string(),
+            _ => self.data.weather.digest(&contender.window, &contender.steps, &contender.levels).number().to_string(),
         };
         ensure!(figures.digest == expected, "{} read other elements than were written", contender.name);
         Ok(Sample { round, name: contender.name, figures, received, links, retransmitted, load, seed })
@@ -199,7 +198,7 @@ impl Contest {
             dataset: dataset.into(),
             array: array.into(),
             steps: contender.steps.clone(),
-            levels: SHEAR_LEVELS.into(),
+            levels: contender.levels.clone(),
             window: contender.window.clone(),
             pause: contender.pause.as_secs_f64(),
             way: contender.way,

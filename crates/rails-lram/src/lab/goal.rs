@@ -29,6 +29,13 @@ pub(crate) enum Measure {
         /// The share.
         share: f64,
     },
+    /// The waits are at most this share of another's.
+    Waits {
+        /// The other.
+        than: &'static str,
+        /// The share.
+        ratio: f64,
+    },
     /// The waits are at most this share of the time.
     Stall(f64),
     /// The time is at most so many seconds.
@@ -66,7 +73,7 @@ impl Goal {
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
         let others = match &self.measure {
             Measure::Faster { than, .. } => than.clone(),
-            Measure::Within { than, .. } => vec![*than],
+            Measure::Within { than, .. } | Measure::Waits { than, .. } => vec![*than],
             _ => Vec::new(),
         };
         std::iter::once(self.who).chain(others)
@@ -86,6 +93,10 @@ impl Goal {
                 Measure::Within { than, share } => {
                     let more = ours.seconds.median / outcome(than)?.seconds.median - 1.0;
                     (format!("{:+.1} %", more * 100.0), more <= *share)
+                }
+                Measure::Waits { than, ratio } => {
+                    let figure = ours.waited?.median / outcome(than)?.waited?.median;
+                    (format!("{figure:.2} x"), figure <= *ratio)
                 }
                 Measure::Stall(share) => {
                     let figure = ours.stall?.median;
@@ -115,6 +126,7 @@ impl fmt::Display for Goal {
         match &self.measure {
             Measure::Faster { than, ratio } => write!(f, "≥ {ratio} x {}", than.join(" or ")),
             Measure::Within { than, share } => write!(f, "within {:.0} % of {than}", share * 100.0),
+            Measure::Waits { than, ratio } => write!(f, "waits ≤ {ratio} x {than}"),
             Measure::Stall(share) => write!(f, "waits ≤ {:.0} % of the run", share * 100.0),
             Measure::Seconds(limit) => write!(f, "≤ {:.1} ms", limit * 1e3),
             Measure::Hits(share) => write!(f, "hits after two steps ≥ {share}"),
@@ -130,7 +142,7 @@ mod tests {
 
     fn outcome(name: &'static str, seconds: f64) -> Outcome {
         let seconds = Spread::of([seconds]).unwrap();
-        Outcome { name, seconds, stall: None, hits: None, waste: None, version: None }
+        Outcome { name, seconds, waited: None, stall: None, hits: None, waste: None, version: None }
     }
 
     #[test]

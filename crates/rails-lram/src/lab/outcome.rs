@@ -33,6 +33,8 @@ pub(crate) struct Outcome {
     pub(crate) name: &'static str,
     /// The seconds for all steps.
     pub(crate) seconds: Spread,
+    /// The seconds of waiting.
+    pub(crate) waited: Option<Spread>,
     /// The share of waits in the time.
     pub(crate) stall: Option<Spread>,
     /// The share of blocks that were there or on their way, after two steps.
@@ -52,6 +54,7 @@ impl Outcome {
         Some(Self {
             name,
             seconds: Spread::of(of().map(|figures| figures.seconds * scale))?,
+            waited: Spread::of(of().filter(waited).map(Figures::waited)),
             stall: Spread::of(of().filter(waited).map(|figures| figures.waited() / figures.seconds)),
             hits: Spread::of(of().filter_map(|figures| hits(&figures.blocks?, steps))),
             waste: Spread::of(of().filter_map(|figures| waste(&figures.blocks?))),

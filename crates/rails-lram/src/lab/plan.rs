@@ -34,6 +34,8 @@ pub(crate) enum Way {
     AllFirst,
     /// One read after the other, without prefetching.
     NoPrefetch,
+    /// One read after the other, whose blocks the server sends before they are asked for.
+    Presend,
     /// The dataset is opened, and its coordinates are read.
     Open,
 }

@@ -95,8 +95,10 @@ fn open(runtime: &Runtime, plan: &Plan) -> Result<Figures> {
 
 async fn site(plan: &Plan) -> Result<Site> {
     let mut options = SiteOptions::new().security(Security::insecure());
-    if plan.way == Way::NoPrefetch {
-        options = options.prefetch(false);
+    match plan.way {
+        Way::NoPrefetch => options = options.prefetch(false),
+        Way::Presend => options = options.presend(true),
+        Way::Sequential | Way::AllFirst | Way::Open => {}
     }
     Ok(Site::open_with(&plan.address, options).await?)
 }

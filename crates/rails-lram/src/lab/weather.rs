@@ -63,13 +63,13 @@ impl Weather {
         (0..ROWS).flat_map(|row| self.row(step, level, row)).collect()
     }
 
-    /// The digest of the first `steps` steps of a window at [`SHEAR_LEVELS`].
-    pub(crate) fn digest(&self, window: &Window, steps: impl IntoIterator<Item = usize>) -> Digest {
+    /// The digest of these levels of these steps of a window.
+    pub(crate) fn digest(&self, window: &Window, steps: &[usize], levels: &[usize]) -> Digest {
         let mut digest = Digest::default();
-        for (count, step) in steps.into_iter().enumerate() {
-            for (number, level) in SHEAR_LEVELS.into_iter().enumerate() {
+        for (count, step) in steps.iter().enumerate() {
+            for (number, level) in levels.iter().enumerate() {
                 for (place, row) in window.rows.clone().enumerate() {
-                    digest.add_row(count, number, place, &self.row(step, level, row)[window.columns.clone()]);
+                    digest.add_row(count, number, place, &self.row(*step, *level, row)[window.columns.clone()]);
                 }
             }
         }
@@ -81,6 +81,11 @@ impl Window {
     /// All of a plane.
     pub(crate) fn globe() -> Self {
         Self { rows: 0..ROWS, columns: 0..COLUMNS }
+    }
+
+    /// A column of air: every row and column of a place.
+    pub(crate) fn column() -> Self {
+        Self { rows: 160..198, columns: 240..290 }
     }
 
     /// The Atlantic basin.

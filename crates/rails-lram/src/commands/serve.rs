@@ -51,6 +51,10 @@ pub(crate) struct Args {
     /// The size that blocks come near to, where a dataset file says no other; at most 1MiB
     #[arg(long, value_name = "SIZE", default_value = "256KiB", value_parser = block_bytes)]
     block_bytes: DataSize,
+    /// Congestion control of TCP by the kernel's name, such as cubic where BBR is the system's and
+    /// the path loses few packets [default: the system's]
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
     /// Write the addresses to this file, one a line, once they take links
     #[arg(long, value_name = "PATH")]
     ready_file: Option<PathBuf>,
@@ -74,6 +78,7 @@ async fn serve(args: &Args) -> Result<Exit> {
     let options = args.link.rate().into_iter().fold(options, ServerOptions::rate);
     let options = args.link.window().into_iter().fold(options, ServerOptions::window);
     let options = security.into_iter().fold(options, ServerOptions::security);
+    let options = args.congestion.iter().fold(options, ServerOptions::congestion);
     let bound = Server::bind(&site, &addresses, options).await;
     let mut server = bound.map_err(|error| not_listening(error, &addresses))?;
     let addresses: Vec<String> = server.site_addresses().iter().flat_map(|address| reachable(address)).collect();
@@ -137,6 +142,12 @@ fn not_listening(error: ServeError, addresses: &[String]) -> anyhow::Error {
             error.help("another program listens there: `ss -ltn` lists the ports that are taken; name another by --listen ADDR:PORT")
         }
         Some(nix::errno::Errno::EADDRNOTAVAIL) => error.help("`ip address` prints this machine's addresses"),
+        Some(nix::errno::Errno::ENOENT) => {
+            error.help("`sysctl net.ipv4.tcp_available_congestion_control` prints those that this kernel has")
+        }
+        Some(nix::errno::Errno::EPERM) => {
+            error.help("`sysctl net.ipv4.tcp_allowed_congestion_control` prints those that need no CAP_NET_ADMIN")
+        }
         _ => error,
     }
 }

@@ -43,6 +43,16 @@ fn boxes_that_select_nothing() {
 }
 
 #[test]
+fn an_unknown_congestion_control() {
+    let data = Data::new();
+    let wind = data.text("wind.nc");
+    let output = run(["serve", &wind, "--listen", "127.0.0.1:0", "--congestion", "swift"]);
+    let stderr = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("TCP_CONGESTION = `swift`") && stderr.contains("sysctl net.ipv4"), "{stderr}");
+}
+
+#[test]
 fn places_without_data() {
     let data = Data::new();
     let node = Node::start(&data.text("wind.nc"), &[]);

@@ -73,8 +73,11 @@ impl Grids {
 
     /// The division for a read that begins now.
     pub(crate) fn reading(&self, selection: &Selection) -> Result<View, OpenError> {
-        let mut state = self.state();
-        let whole = self.whole_of(&mut state)?;
+        self.reading_in(&mut self.state(), selection)
+    }
+
+    fn reading_in(&self, state: &mut State, selection: &Selection) -> Result<View, OpenError> {
+        let whole = self.whole_of(state)?;
         state.views.retain(|view| !view.grid().is_denied());
         if let Some(at) = state.views.iter().rposition(|view| view.covers(selection.bounds())) {
             let view = state.views.remove(at);
@@ -125,13 +128,19 @@ impl Grids {
     pub(crate) fn tell(&self, regions: Vec<Region>) -> Result<(), TellError> {
         let mut state = self.state();
         // An array that cannot be opened says so to the reads.
-        if let Ok(whole) = self.whole_of(&mut state) {
-            whole.0.node.tell(whole.reader(), regions.clone())?;
-        }
-        for view in &state.views {
+        let whole = self.whole_of(&mut state).ok();
+        for view in whole.iter().chain(&state.views) {
             view.0.node.tell(view.reader(), regions.clone())?;
         }
         state.told = regions;
+        // The first region shows by which division all will be read, and the blocks of no other are to
+        // come.
+        if let Some(whole) = whole.filter(|whole| whole.grid().upstream.presends())
+            && let Some(first) = state.told.first().map(|first| Selection::from(first.clone()))
+        {
+            let view = self.reading_in(&mut state, &first).unwrap_or(whole);
+            view.grid().upstream.intend(view.grid(), &state.told);
+        }
         Ok(())
     }
 

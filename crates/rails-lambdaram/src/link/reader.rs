@@ -12,7 +12,7 @@ use crate::{
     words::words,
 };
 use bytes::Bytes;
-use rails_array::Selection;
+use rails_array::{Region, Selection};
 use rails_bind::memory::MemoryError;
 use rails_cache::{BlockId, Fault, UpstreamId, pattern::Path};
 use rails_formats::data_type::Endianness;
@@ -201,6 +201,16 @@ impl ReaderLink {
                 state.protocol.reading(grid, selection);
             }
             drop(state);
+            self.work.notify_one();
+        }
+    }
+
+    /// The application has announced the regions that it will read.
+    pub(super) fn intend(&self, grid: &Arc<OpenGrid>, regions: &[Region]) {
+        if self.presends.is_some() {
+            // The credit goes first: a peer without any has nothing to send by.
+            self.tell(grid);
+            self.state().protocol.intend(grid, regions);
             self.work.notify_one();
         }
     }

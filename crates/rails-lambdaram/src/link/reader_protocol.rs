@@ -6,11 +6,11 @@ use crate::{
     node::{OpenGrid, PresendNews},
     wire::{
         BlockHeader, Denial, Handle, Hello, MAX_RUNS, NodeStatus, ReaderFrame, RefusedReason, Run, ServerFrame,
-        ServerMessage, Urgency, WireFault, runs_of, split_runs,
+        ServerMessage, Urgency, WireFault, runs_of, split_regions, split_runs,
     },
 };
 use bytes::Bytes;
-use rails_array::{BlockIndex, Layout, Selection};
+use rails_array::{BlockIndex, Layout, Region, Selection};
 use rails_cache::{BlockId, DatasetId, Lost, pattern::Path};
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -266,6 +266,15 @@ impl ReaderProtocol {
         }
         if news.granted > 0 {
             self.frames.push_back(ReaderFrame::Credit { handle, slots: news.granted });
+        }
+    }
+
+    /// Announces the regions that will be read: as many of the first ones as a message holds.
+    /// Behind them the peer goes on by their pattern.
+    pub(super) fn intend(&mut self, grid: &Arc<OpenGrid>, regions: &[Region]) {
+        let handle = self.name(grid);
+        if let Some(first) = split_regions(regions).next() {
+            self.frames.push_back(ReaderFrame::Intend { handle, regions: first.to_vec() });
         }
     }
 

@@ -10,7 +10,7 @@ use crate::{
     node::{Node, OpenGrid, Upstream},
     wire::{Denial, Run, Urgency},
 };
-use rails_array::Selection;
+use rails_array::{Region, Selection};
 use rails_cache::{BlockId, UpstreamId, pattern::Path};
 use std::{
     sync::{Arc, Weak},
@@ -146,6 +146,10 @@ impl Upstream for Remote {
 
     fn reading(&self, grid: &Arc<OpenGrid>, selection: &Selection) {
         self.links.iter().for_each(|link| link.reading(grid, selection));
+    }
+
+    fn intend(&self, grid: &Arc<OpenGrid>, regions: &[Region]) {
+        self.links.iter().for_each(|link| link.intend(grid, regions));
     }
 
     fn presends(&self) -> bool {

@@ -60,6 +60,9 @@ pub(crate) trait Upstream: fmt::Debug + Send + Sync {
     /// The application reads a selection. Whatever it lacks has been asked for.
     fn reading(&self, grid: &Arc<OpenGrid>, selection: &Selection);
 
+    /// The application has announced the regions that it will read. By default this is of no use.
+    fn intend(&self, _grid: &Arc<OpenGrid>, _regions: &[Region]) {}
+
     /// Whether blocks come before they are asked for: then nothing is fetched ahead of reads.
     fn presends(&self) -> bool {
         false

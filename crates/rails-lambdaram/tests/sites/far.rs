@@ -122,3 +122,49 @@ async fn a_closed_site_leaves_no_link() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_basin_gets_blocks_of_its_own_at_the_first_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wind.mapb");
+    write(&file, 0);
+    let (_site, _server, address) = served(&file).await;
+    let far = Site::open(&address).await.unwrap();
+    let wind = far.dataset("wind").await.unwrap().array("wind").unwrap();
+    let basin = |step| Selection::from(region([step, 2, 20, 30], [1, 1, 20, 30]));
+    assert_eq!(wind.read_selection(&basin(4)).await.unwrap(), expected(&basin(4), 0));
+    let explained = wind.explain(&basin(9)).unwrap();
+    assert_eq!(explained.view, Some(region([0, 0, 20, 30], [SHAPE[0], SHAPE[1], 20, 30])));
+    assert_eq!(explained.block_shape.extents()[1..], [1, 20, 30], "the blocks have no byte beside the box");
+    // A box that is read whole, and one of which every axis is a part, get none.
+    for first in [region([4, 2, 0, 0], [1, 1, 91, 135]), region([0, 0, 20, 30], [2, 2, 20, 30])] {
+        let wind = far.dataset("wind").await.unwrap().array("wind").unwrap();
+        wind.read(&first).await.unwrap();
+        assert_eq!(wind.explain(&first.into()).unwrap().view, None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn announced_regions_come_before_they_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wind.mapb");
+    write(&file, 0);
+    let (_site, _server, address) = served(&file).await;
+    let far = Site::open_with(&address, SiteOptions::new().presend(true)).await.unwrap();
+    let wind = far.dataset("wind").await.unwrap().array("wind").unwrap();
+    // No two are at the same distance.
+    let basins: Vec<_> = [3, 0, 11, 5].map(|step| region([step, 2, 20, 30], [1, 1, 20, 30])).into();
+    wind.tell(basins.clone()).unwrap();
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    while far.status().budgets.iter().map(|budget| budget.pushed).sum::<u64>() < 4 {
+        assert!(std::time::Instant::now() < until, "{:?}", far.status());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for basin in basins {
+        let basin = Selection::from(basin);
+        assert_eq!(wind.read_selection(&basin).await.unwrap(), expected(&basin, 0));
+    }
+    let status = far.status();
+    let sum = |figure: fn(&rails_lambdaram::wire::BudgetStatus) -> u64| status.budgets.iter().map(figure).sum::<u64>();
+    assert_eq!((sum(|budget| budget.pushed), sum(|budget| budget.misses)), (4, 0), "{status:?}");
+}

@@ -154,9 +154,11 @@ mod tests {
     fn a_digest_depends_on_values_rows_and_steps() {
         let weather = Weather::new(7);
         let window = Window { rows: 2..4, columns: 5..9 };
-        let whole = weather.digest(&window, [0, 1]);
-        assert_eq!(whole, weather.digest(&window, [0, 1]));
-        assert_ne!(whole, weather.digest(&window, [1, 0]));
+        let digest = |steps: &[usize], levels: &[usize]| weather.digest(&window, steps, levels);
+        let whole = digest(&[0, 1], &SHEAR_LEVELS);
+        assert_eq!(whole, digest(&[0, 1], &SHEAR_LEVELS));
+        assert_ne!(whole, digest(&[1, 0], &SHEAR_LEVELS));
+        assert_ne!(whole, digest(&[0, 1], &[10, 31]));
         let (mut a, mut b) = (Digest::default(), Digest::default());
         a.add(0, 0, 2, &[1.0, 2.0, 3.0, 4.0]);
         b.add(0, 0, 2, &[3.0, 4.0, 1.0, 2.0]);

@@ -53,6 +53,20 @@ class Array:
         self, starts: tuple[int, ...], counts: tuple[int, ...], steps: tuple[int, ...]
     ) -> tuple[list[int], _Bounds | None, list[tuple[_Bounds, bool]], int, int, str]: ...
 
+class Security:
+    @staticmethod
+    def insecure() -> Security: ...
+    @staticmethod
+    def of_secret(secret: bytes, encrypt: bool) -> Security: ...
+    @staticmethod
+    def tls_client(
+        authorities: tuple[bytes, str] | None, pin: str | None, identity: tuple[bytes, bytes] | None
+    ) -> Security: ...
+    @staticmethod
+    def tls_server(identity: tuple[bytes, bytes], client_authorities: bytes | None) -> Security: ...
+    @property
+    def key_pin(self) -> str | None: ...
+
 class Server:
     @property
     def addresses(self) -> list[str]: ...
@@ -65,9 +79,10 @@ def open(
     *,
     memory: int | str,
     application: str,
-    secret: bytes | None,
-    insecure: bool,
+    security: Security | None,
+    rate: int | str | None,
     prefetch: bool,
+    presend: bool,
     views: bool,
     window: int | str,
     patience: float,
@@ -77,6 +92,7 @@ def serve(
     *,
     listen: list[str],
     memory: int | str,
-    secret: bytes | None,
-    insecure: bool,
+    security: Security | None,
+    rate: int | str | None,
+    window: int | str,
 ) -> Server: ...

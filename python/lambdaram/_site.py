@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ._dataset import Dataset
 from ._errors import NotFound
-from ._opening import Opening
+from ._opening import Opening, path_text
 
 
 class DatasetEntry(NamedTuple):
@@ -28,8 +28,16 @@ def open(
     application: str = "default",
     secret: bytes | str | None = None,
     secret_file: str | os.PathLike[str] | None = None,
+    encrypt: bool = False,
     insecure: bool = False,
+    tls_ca: str | os.PathLike[str] | None = None,
+    tls_name: str | None = None,
+    tls_pin: str | None = None,
+    tls_cert: str | os.PathLike[str] | None = None,
+    tls_key: str | os.PathLike[str] | None = None,
+    rate: int | str | None = None,
     prefetch: bool = True,
+    presend: bool = False,
     views: bool = True,
     window: int | str = "32MiB",
     patience: float = 10.0,
@@ -43,10 +51,21 @@ def open(
         NetCDF-3, a Zarr folder, a folder of these
     :param memory: the memory for blocks, in bytes or such as ``"1GiB"``, which is taken at once
     :param application: blocks of each application have a budget of their own on nodes that serve
-    :param secret: the secret of both ends that protects their links, at least 16 bytes
+    :param secret: the secret of both ends, at least 16 bytes, by which they know each other
     :param secret_file: the file with the secret; a newline at its end does not count
-    :param insecure: links to other machines need no secret
+    :param encrypt: links are encrypted with keys made of the secret; both ends say so, or neither
+    :param insecure: links to other machines need no protection
+    :param tls_ca: the file with the authorities (PEM) of which one has signed the server's
+        certificate: links are encrypted by TLS 1.3
+    :param tls_name: the name or address that the server's certificate is for
+    :param tls_pin: the server's key, as it tells it (SHA-256, hexadecimal or base64): links are
+        encrypted by TLS 1.3
+    :param tls_cert: the file with this end's certificate (PEM), for a server that asks for one
+    :param tls_key: the file with its private key (PEM)
+    :param rate: the rate at which this end sends over Celeritas, in bits a second or such as
+        ``"500mbit"``, on a path that no other sender uses; without it, the rate is searched for
     :param prefetch: blocks are fetched before they are asked for
+    :param presend: a node that serves alone sends blocks before they are asked for, instead
     :param views: a region that is read again and again gets blocks of its own, so that no byte
         beside it travels
     :param window: the bytes that may be on their way over one link: twice its rate times its round
@@ -57,6 +76,10 @@ def open(
     :raises OptionError: if an option has no such value
     :raises NotFound: if there are no such files
 
+    Links to other machines are protected by a secret or by TLS, or `insecure`. Where no option says
+    so, the environment variable ``RAILS_SECRET`` has the secret, if it is set. TLS takes `tls_ca`
+    with `tls_name`, or `tls_pin`.
+
     That no node answers is no error here, but one of the first question.
     """
     return Site(
@@ -65,9 +88,17 @@ def open(
             memory=memory,
             application=application,
             secret=secret.encode() if isinstance(secret, str) else secret,
-            secret_file=None if secret_file is None else os.fspath(secret_file),
+            secret_file=path_text(secret_file),
+            encrypt=encrypt,
             insecure=insecure,
+            tls_ca=path_text(tls_ca),
+            tls_name=tls_name,
+            tls_pin=tls_pin,
+            tls_cert=path_text(tls_cert),
+            tls_key=path_text(tls_key),
+            rate=rate,
             prefetch=prefetch,
+            presend=presend,
             views=views,
             window=window,
             patience=patience,

@@ -2,8 +2,9 @@
 
 use crate::{
     error::exception,
-    options::{Size, security},
+    options::{Rate, Size},
     process::{Owned, runtime, wait},
+    security::Security,
 };
 use pyo3::prelude::*;
 use rails_lambdaram::{
@@ -27,19 +28,22 @@ pub(crate) struct Server {
 
 /// Serves the datasets of files.
 #[pyfunction]
-#[pyo3(signature = (paths, *, listen, memory, secret, insecure))]
+#[pyo3(signature = (paths, *, listen, memory, security, rate, window))]
 pub(crate) fn serve(
     py: Python<'_>,
     paths: Vec<PathBuf>,
     listen: Vec<String>,
     memory: Size,
-    secret: Option<&[u8]>,
-    insecure: bool,
+    security: Option<Bound<'_, Security>>,
+    rate: Option<Rate>,
+    window: Size,
 ) -> PyResult<Server> {
     let site_options = SiteOptions::new().memory(memory.get(py)?);
-    let options = match security(py, secret, insecure)? {
-        Some(security) => ServerOptions::new().security(security),
-        None => ServerOptions::new(),
+    let options = ServerOptions::new().window(window.get(py)?);
+    let options = security.into_iter().fold(options, |options, security| options.security(security.get().protection()));
+    let options = match rate {
+        Some(rate) => options.rate(rate.get(py)?),
+        None => options,
     };
     let started = wait(py, async move {
         let catalogue = spawn_blocking(move || Catalogue::open(&paths, &OpenLimits::default())).await;

@@ -3,8 +3,9 @@
 use crate::{
     dataset::Dataset,
     error::exception,
-    options::{Size, seconds, security},
+    options::{Rate, Size, seconds},
     process::{Owned, wait},
+    security::Security,
 };
 use pyo3::{prelude::*, types::PyDict};
 use rails_lambdaram::{
@@ -20,24 +21,27 @@ pub(crate) struct Site {
 
 /// Opens the site of an address.
 #[pyfunction]
-#[pyo3(signature = (address, *, memory, application, secret, insecure, prefetch, views, window, patience))]
+#[pyo3(signature = (address, *, memory, application, security, rate, prefetch, presend, views, window, patience))]
 #[expect(clippy::too_many_arguments, reason = "they are named, and the package beside gives them")]
 pub(crate) fn open(
     py: Python<'_>,
     address: &str,
     memory: Size,
     application: &str,
-    secret: Option<&[u8]>,
-    insecure: bool,
+    security: Option<Bound<'_, Security>>,
+    rate: Option<Rate>,
     prefetch: bool,
+    presend: bool,
     views: bool,
     window: Size,
     patience: f64,
 ) -> PyResult<Site> {
     let options = SiteOptions::new().memory(memory.get(py)?).application(application);
-    let options = options.prefetch(prefetch).views(views).window(window.get(py)?).patience(seconds(py, patience)?);
-    let options = match security(py, secret, insecure)? {
-        Some(security) => options.security(security),
+    let options = options.prefetch(prefetch).presend(presend).views(views);
+    let options = options.window(window.get(py)?).patience(seconds(py, patience)?);
+    let options = security.into_iter().fold(options, |options, security| options.security(security.get().protection()));
+    let options = match rate {
+        Some(rate) => options.rate(rate.get(py)?),
         None => options,
     };
     let site = wait(py, rails_lambdaram::Site::open_with(address, options))?;

@@ -34,9 +34,6 @@ def test_addresses_and_options_that_are_wrong(tmp_path):
         {"memory": "much"},
         {"patience": -1.0},
         {"application": ""},
-        {"secret": b"short"},
-        {"secret": b"sixteen bytes or more", "insecure": True},
-        {"secret": b"sixteen bytes or more", "secret_file": "secret"},
     ]:
         with pytest.raises(lambdaram.OptionError):
             lambdaram.open("lram://127.0.0.1:1/merra", **options)
@@ -68,24 +65,6 @@ def test_a_node_that_does_not_answer():
     site = lambdaram.open(f"lram://127.0.0.1:{port}/merra", memory="16MiB", patience=0.5)
     with pytest.raises(ConnectionError, match=f"127.0.0.1:{port}"):
         site.dataset()
-
-
-def test_a_secret_of_both_ends(climate_file, tmp_path):
-    file = tmp_path / "secret"
-    file.write_text("sixteen bytes or more\n")
-    with lambdaram.serve(climate_file, secret_file=file) as server:
-        opened = lambdaram.open(server.address(), secret=b"sixteen bytes or more", memory="16MiB")
-        assert opened.dataset()["depth"][()] == 12.5
-        with pytest.raises(TypeError, match="secret_file"):
-            pickle.dumps(opened)
-        by_file = lambdaram.open(server.address(), secret_file=file, memory="16MiB")
-        assert pickle.loads(pickle.dumps(by_file)).dataset().name == "climate"
-        stranger = lambdaram.open(
-            server.address(), secret=b"another secret of some length", memory="16MiB", patience=1.0
-        )
-        with pytest.raises(lambdaram.Unreachable):
-            stranger.dataset()
-        assert "sixteen" not in repr(opened) + repr(opened._opening)
 
 
 @pytest.mark.parametrize("is_served", [False, True])

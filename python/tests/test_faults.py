@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import write_climate
+from conftest import Relay, write_climate
 
 import lambdaram
 
@@ -88,47 +88,6 @@ def test_a_changed_source(tmp_path, is_served):
         pickle.loads(pickle.dumps(before["wind"]))
 
 
-class Relay:
-    """A relay to a server that can hold everything back."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self.is_stalled = False
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"lram://127.0.0.1:{self.listener.getsockname()[1]}/climate"
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self) -> None:
-        while True:
-            try:
-                near, _ = self.listener.accept()
-            except OSError:
-                return
-            far = socket.create_connection(("127.0.0.1", self.port))
-            for source, goal in [(near, far), (far, near)]:
-                threading.Thread(target=self.relay, args=(source, goal), daemon=True).start()
-
-    def relay(self, source: socket.socket, goal: socket.socket) -> None:
-        with source:
-            try:
-                while data := source.recv(65536):
-                    while self.is_stalled:
-                        time.sleep(0.01)
-                    goal.sendall(data)
-                goal.shutdown(socket.SHUT_WR)
-            except OSError:
-                pass
-
-    def __enter__(self) -> Relay:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.is_stalled = False
-        # A listener that is closed alone would go on to wait.
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
-
-
 def test_reads_wait_without_the_lock(server, elements):
     # The threads of the relay are Python's, and run while this one waits.
     with Relay(int(server.addresses[0].rpartition(":")[2])) as relay:
@@ -167,34 +126,6 @@ def interrupted_read(server) -> None:
         relay.is_stalled = False
         # The read was given up, and the next one is served.
         assert wind[23].shape == (5, 60, 90)
-
-
-def test_a_fork(site, elements):
-    wind = site.dataset()["wind"]
-    wind[0]
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            try:
-                wind[1]
-            except lambdaram.Forked as error:
-                assert "open it again" in str(error)
-                again = wind.reopened()
-                status = 0 if np.array_equal(again[1], elements["wind"][1]) else 2
-        finally:
-            # Without pytest's end, and with that of the objects.
-            del wind, site
-            os._exit(status)
-    deadline = time.monotonic() + 60
-    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
-        if time.monotonic() > deadline:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            pytest.fail("the child of a fork hangs")
-        time.sleep(0.01)
-    assert os.waitstatus_to_exitcode(ended[1]) == 0
-    assert np.array_equal(wind[1], elements["wind"][1])
 
 
 def test_an_interpreter_ends_during_a_read(server):

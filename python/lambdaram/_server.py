@@ -97,6 +97,13 @@ class Server:
             dataset = names[0]
         return f"{self.addresses[0]}/{dataset or ''}"
 
+    def status(self) -> dict[str, Any]:
+        """The figures of the memory of the node that serves, as :meth:`lambdaram.Site.status`; empty once it is closed.
+
+        ``links`` is the number of links that it serves.
+        """
+        return self._server.status() or {}
+
     def close(self) -> None:
         """Ends the links."""
         self._server.close()

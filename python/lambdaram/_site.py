@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import weakref
 from typing import Any, NamedTuple
 
+from . import _lambdaram
 from ._dataset import Dataset
 from ._errors import NotFound
 from ._opening import Opening, path_text
@@ -116,7 +118,9 @@ class Site:
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
         self._site = opening.open()
+        self._is_closed = False
         self._datasets: weakref.WeakValueDictionary[tuple[str, int], Dataset] = weakref.WeakValueDictionary()
+        _open_sites.add(self)
 
     @property
     def address(self) -> str:
@@ -149,6 +153,27 @@ class Site:
         """The nodes that serve, and how their links are. Empty for files of this machine."""
         return dict(self._site.links())
 
+    def close(self) -> None:
+        """Ends the links to the nodes that serve, and waits until they have ended them, too, for three seconds at most.
+
+        Afterwards nothing can be read but what is in memory. The end of the program closes all
+        sites; a node waits half a minute for the links of one that is killed to come back.
+        """
+        self._is_closed = True
+        _open_sites.discard(self)
+        _lambdaram.close([self._site])
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the site was closed."""
+        return self._is_closed
+
+    def __enter__(self) -> Site:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
     def _only_name(self) -> str:
         names = [entry.name for entry in self.datasets()]
         if len(names) == 1:
@@ -163,3 +188,11 @@ class Site:
 
     def __repr__(self) -> str:
         return f"<lambdaram.Site {self._opening.address}>"
+
+
+def _close_all() -> None:
+    _lambdaram.close([site._site for site in _open_sites])
+
+
+_open_sites: weakref.WeakSet[Site] = weakref.WeakSet()
+atexit.register(_close_all)

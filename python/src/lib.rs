@@ -30,6 +30,6 @@ mod _lambdaram {
         dataset::Dataset,
         security::Security,
         server::{Server, serve},
-        site::{Site, open},
+        site::{Site, close, open},
     };
 }

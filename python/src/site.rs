@@ -4,7 +4,7 @@ use crate::{
     dataset::Dataset,
     error::exception,
     options::{Rate, Size, seconds},
-    process::{Owned, wait},
+    process::{Owned, runtime, wait},
     security::Security,
 };
 use pyo3::{prelude::*, types::PyDict};
@@ -12,6 +12,7 @@ use rails_lambdaram::{
     SiteOptions,
     wire::{BudgetStatus, NodeStatus},
 };
+use tokio::task::JoinSet;
 
 /// The datasets at one address.
 #[pyclass(frozen, module = "lambdaram._lambdaram")]
@@ -46,6 +47,18 @@ pub(crate) fn open(
     };
     let site = wait(py, rails_lambdaram::Site::open_with(address, options))?;
     Ok(Site { site: Owned::new(site.map_err(|error| exception(py, &error))?) })
+}
+
+/// Ends the links of the sites of this process, all at the same time.
+#[pyfunction]
+pub(crate) fn close(py: Python<'_>, sites: Vec<Bound<'_, Site>>) -> PyResult<()> {
+    let own = sites.iter().filter_map(|site| site.get().site.get(py).ok().cloned());
+    let mut closing: JoinSet<()> = JoinSet::new();
+    let runtime = runtime(py)?;
+    for site in own {
+        closing.spawn_on(async move { site.close().await }, &runtime);
+    }
+    wait(py, async move { while closing.join_next().await.is_some() {} })
 }
 
 #[pymethods]
@@ -86,7 +99,7 @@ impl Site {
     }
 }
 
-fn status<'py>(py: Python<'py>, status: &NodeStatus) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn status<'py>(py: Python<'py>, status: &NodeStatus) -> PyResult<Bound<'py, PyDict>> {
     let figures = PyDict::new(py);
     let slots = [
         ("slots", status.slots),

@@ -146,6 +146,36 @@ def test_an_interpreter_ends_during_a_read(server):
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "(5, 60, 90)\n", "")
 
 
+def test_a_closed_site(server, elements):
+    with lambdaram.open(server.address(), memory="16MiB", prefetch=False) as site:
+        wind = site.dataset()["wind"]
+        assert np.array_equal(wind[0], elements["wind"][0])
+        assert list(site.links().values()) == ["up"]
+        pickled = pickle.dumps(wind)
+    assert site.is_closed
+    assert np.array_equal(wind[0], elements["wind"][0]), "it is in memory"
+    with pytest.raises(lambdaram.Unreachable):
+        wind[20]
+    with pytest.raises(lambdaram.Unreachable):
+        site.dataset()
+    assert np.array_equal(pickle.loads(pickled)[20], elements["wind"][20]), "it is another site"
+    site.close()
+
+
+def test_the_end_of_a_program_ends_its_links(climate_file):
+    program = """
+        import lambdaram, sys, xarray
+        array = lambdaram.open(sys.argv[1], memory="16MiB").dataset()["wind"]
+        far = xarray.open_dataset(sys.argv[1], engine="lambdaram", memory="4MiB")
+        print(array[0].shape, far["wind"][0, 0].values.shape)
+    """
+    with lambdaram.serve(climate_file) as server:
+        command = [sys.executable, "-I", "-c", textwrap.dedent(program), server.address()]
+        ended = subprocess.run(command, capture_output=True, timeout=60, text=True)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, "(5, 60, 90) (60, 90)\n", "")
+        assert server.status()["links"] == 0
+
+
 def test_a_closed_server(climate_file):
     server = lambdaram.serve(climate_file)
     site = lambdaram.open(server.address(), memory="16MiB", patience=0.5)

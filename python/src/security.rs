@@ -51,11 +51,7 @@ impl Security {
     /// TLS of the end that listens: the certificate with its key, and the authorities of the
     /// certificates that clients have to show, all PEM.
     #[staticmethod]
-    fn tls_server(
-        py: Python<'_>,
-        identity: (Vec<u8>, Vec<u8>),
-        client_authorities: Option<Vec<u8>>,
-    ) -> PyResult<Self> {
+    fn tls_server(py: Python<'_>, identity: (Vec<u8>, Vec<u8>), client_authorities: Option<Vec<u8>>) -> PyResult<Self> {
         tls::server(identity, client_authorities).map_err(|error| Class::Option.exception(py, &error))
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from . import _lambdaram
@@ -137,9 +138,15 @@ class Site:
         :param name: the name; without one, the dataset that the address names, or the only one
         :raises NotFound: if there is none of that name
         """
+        return self._dataset(name, lambda: None)
+
+    def _dataset(self, name: str | None, meanwhile: Callable[[], None]) -> Dataset:
+        """Opens a dataset, and does something else while the node is asked for it."""
         if name is None:
             name = self._site.dataset_name or self._only_name()
-        dataset = Dataset(self, self._site.dataset(name))
+        asked = self._site.ask(name)
+        meanwhile()
+        dataset = Dataset(self, asked.wait())
         return self._datasets.setdefault((dataset.name, dataset.generation), dataset)
 
     def __getitem__(self, name: str) -> Dataset:

@@ -7,8 +7,10 @@ xarray decodes the conventions of the attributes, and asks for elements when the
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any
 
@@ -78,7 +80,7 @@ class LambdaramBackendEntrypoint(BackendEntrypoint):
                 raise OptionError(f"the dataset is open: it takes no {', '.join(given)}")
             opened = filename_or_obj
         else:
-            opened = _shared.site(Opening(os.fspath(filename_or_obj), **options)).dataset(dataset)
+            opened = _shared.site(Opening(os.fspath(filename_or_obj), **options))._dataset(dataset, _import_dask)
         decoded = StoreBackendEntrypoint().open_dataset(
             _Store(opened),
             mask_and_scale=mask_and_scale,
@@ -153,6 +155,15 @@ class LambdaramBackendArray(BackendArray):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_array": None}
+
+
+def _import_dask() -> None:
+    """Imports dask where it is installed, as xarray does when it makes its first index and array.
+
+    That takes longer than a far node takes to answer, and so is done while it is asked.
+    """
+    with suppress(ImportError):
+        importlib.import_module("dask.array")
 
 
 def _variable(array: Array) -> xarray.Variable:

@@ -2,22 +2,43 @@
 
 use crate::{
     dataset::Dataset,
-    error::exception,
+    error::{Class, exception},
     options::{Rate, Size, seconds},
     process::{Owned, runtime, wait},
     security::Security,
 };
 use pyo3::{prelude::*, types::PyDict};
 use rails_lambdaram::{
-    SiteOptions,
+    DescribeError, SiteOptions,
     wire::{BudgetStatus, NodeStatus},
 };
+use std::sync::{Mutex, PoisonError};
 use tokio::task::JoinSet;
 
 /// The datasets at one address.
 #[pyclass(frozen, module = "lambdaram._lambdaram")]
 pub(crate) struct Site {
     site: Owned<rails_lambdaram::Site>,
+}
+
+/// A dataset that was asked for. Nobody asks any more once it is dropped.
+#[pyclass(frozen, module = "lambdaram._lambdaram")]
+pub(crate) struct AskedDataset {
+    /// The task that asks; `None` once it is waited for.
+    asking: Mutex<Option<Owned<JoinSet<Result<rails_lambdaram::Dataset, DescribeError>>>>>,
+}
+
+#[pymethods]
+impl AskedDataset {
+    /// Waits for the dataset. It is waited for once.
+    fn wait(&self, py: Python<'_>) -> PyResult<Dataset> {
+        let asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let asking = asking.ok_or_else(|| Class::Error.exception(py, "the dataset was waited for before"))?;
+        let mut asking = asking.into_inner(py)?;
+        let answer = wait(py, asking.join_next())?.expect("a task was spawned");
+        let dataset = answer.map_err(|error| Class::Error.exception(py, &error.to_string()))?;
+        Ok(Dataset::new(dataset.map_err(|error| exception(py, &error))?))
+    }
 }
 
 /// Opens the site of an address.
@@ -81,10 +102,12 @@ impl Site {
         Ok(entries.into_iter().map(|entry| (entry.name, entry.arrays, entry.bytes)).collect())
     }
 
-    /// A dataset, as it is now.
-    fn dataset(&self, py: Python<'_>, name: &str) -> PyResult<Dataset> {
-        let dataset = wait(py, self.site.get(py)?.dataset(name))?;
-        Ok(Dataset::new(dataset.map_err(|error| exception(py, &error))?))
+    /// Asks for a dataset, as it is now. The program goes on until it waits for the answer.
+    fn ask(&self, py: Python<'_>, name: String) -> PyResult<AskedDataset> {
+        let site = self.site.get(py)?.clone();
+        let mut asking = JoinSet::new();
+        asking.spawn_on(async move { site.dataset(&name).await }, &runtime(py)?);
+        Ok(AskedDataset { asking: Mutex::new(Some(Owned::new(asking))) })
     }
 
     /// The figures of this process's memory.

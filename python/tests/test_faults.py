@@ -14,6 +14,7 @@ import time
 
 import numpy as np
 import pytest
+import xarray
 from conftest import Relay, write_climate
 
 import lambdaram
@@ -126,6 +127,27 @@ def interrupted_read(server) -> None:
         relay.is_stalled = False
         # The read was given up, and the next one is served.
         assert wind[23].shape == (5, 60, 90)
+
+
+@pytest.mark.parametrize("is_of_xarray", [False, True])
+def test_an_interrupted_opening(is_of_xarray):
+    """A node that takes links and says nothing keeps no program from being interrupted."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = f"lram://127.0.0.1:{silent.getsockname()[1]}/climate"
+            interrupter = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+            interrupter.start()
+            begin = time.monotonic()
+            with pytest.raises(KeyboardInterrupt):
+                if is_of_xarray:
+                    xarray.open_dataset(address, engine="lambdaram", memory="16MiB", patience=60.0)
+                else:
+                    lambdaram.open(address, memory="16MiB", patience=60.0).dataset()
+            assert time.monotonic() - begin < 10
+            interrupter.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_an_interpreter_ends_during_a_read(server):

@@ -64,7 +64,7 @@ def first_of(array):
     return array[0]
 
 
-@pytest.mark.parametrize("what", ["site", "dataset", "array", "store", "server"])
+@pytest.mark.parametrize("what", ["site", "dataset", "asked", "array", "store", "server"])
 def test_objects_of_a_parent(server, climate_file, what):
     """A child of a fork hears at once that nothing of its parent's works there."""
     own_server = lambdaram.serve(climate_file)
@@ -72,10 +72,12 @@ def test_objects_of_a_parent(server, climate_file, what):
     dataset = site.dataset()
     wind = dataset["wind"]
     wind[0]
+    asked = site._site.ask("climate")
     store = lambdaram.zarr_store(server.address(), memory="16MiB")
     uses = {
         "site": site.datasets,
         "dataset": lambda: site.dataset("climate"),
+        "asked": asked.wait,
         "array": lambda: wind[20],
         "store": lambda: lambdaram._zarr._chunk(store._dataset["wind"], (0, 0, 0, 0)),
         "server": own_server.close,
@@ -90,6 +92,9 @@ def test_objects_of_a_parent(server, climate_file, what):
         return what == "server"
 
     assert in_fork(use)
+    assert asked.wait().name == "climate"
+    with pytest.raises(lambdaram.Error, match="before"):
+        asked.wait()
     if what == "server":
         assert lambdaram.open(own_server.address(), memory="16MiB").dataset().name == "climate"
 

@@ -90,6 +90,8 @@ class Relay:
     def __init__(self, port: int) -> None:
         self.port = port
         self.is_stalled = False
+        #: Something is held back.
+        self.holds = threading.Event()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"lram://127.0.0.1:{self.listener.getsockname()[1]}/climate"
         threading.Thread(target=self.accept, daemon=True).start()
@@ -109,6 +111,7 @@ class Relay:
             try:
                 while data := source.recv(65536):
                     while self.is_stalled:
+                        self.holds.set()
                         time.sleep(0.01)
                     goal.sendall(data)
                 goal.shutdown(socket.SHUT_WR)

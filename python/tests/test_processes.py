@@ -125,10 +125,10 @@ def test_an_interrupted_computation(server):
     """Ctrl-C ends a computation of dask's threads, whose reads wait."""
     program = """
         import dask, lambdaram, sys, xarray
-        far = xarray.open_dataset(sys.argv[1], engine="lambdaram", memory="16MiB", chunks={}, patience=1.0)
-        print("open", flush=True)
-        sys.stdin.readline()
+        far = xarray.open_dataset(sys.argv[1], engine="lambdaram", memory="16MiB", chunks={}, patience=60.0)
         try:
+            print("open", flush=True)
+            sys.stdin.readline()
             far["wind"].mean().compute(scheduler="threads", num_workers=2)
         except KeyboardInterrupt:
             print("interrupted", flush=True)
@@ -146,7 +146,7 @@ def test_an_interrupted_computation(server):
             relay.is_stalled = True
             child.stdin.write("\n")
             child.stdin.flush()
-            time.sleep(1)
+            assert relay.holds.wait(60)
             child.send_signal(signal.SIGINT)
             assert child.stdout.readline() == "interrupted\n"
             # Its threads are waited for at the end, and the node is back.

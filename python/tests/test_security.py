@@ -89,7 +89,7 @@ def test_a_secret_of_the_environment(climate_file, monkeypatch, secret_file):
     with lambdaram.serve(climate_file) as server:
         opened = opening(server)
         assert opened.dataset()["depth"][()] == 12.5
-        far = xarray.open_dataset(server.address(), engine="lambdaram", memory="16MiB", patience=1.0)
+        far = xarray.open_dataset(server.address(), engine="lambdaram", memory="16MiB", patience=60.0)
         assert pickle.loads(pickle.dumps(far))["depth"].item() == 12.5
         # An option goes before the environment.
         monkeypatch.setenv("RAILS_SECRET", "another secret of some length")
@@ -201,4 +201,4 @@ def private(path: Path, content: bytes) -> Path:
 
 
 def opening(server: lambdaram.Server, **options) -> lambdaram.Site:
-    return lambdaram.open(server.address(), memory="16MiB", patience=1.0, **options)
+    return lambdaram.open(server.address(), memory="16MiB", patience=60.0, **options)

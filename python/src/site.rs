@@ -21,11 +21,13 @@ pub(crate) struct Site {
     site: Owned<rails_lambdaram::Site>,
 }
 
+type Asking = JoinSet<Result<rails_lambdaram::Dataset, DescribeError>>;
+
 /// A dataset that was asked for. Nobody asks any more once it is dropped.
 #[pyclass(frozen, module = "lambdaram._lambdaram")]
 pub(crate) struct AskedDataset {
     /// The task that asks; `None` once it is waited for.
-    asking: Mutex<Option<Owned<JoinSet<Result<rails_lambdaram::Dataset, DescribeError>>>>>,
+    asking: Mutex<Option<Owned<Asking>>>,
 }
 
 #[pymethods]

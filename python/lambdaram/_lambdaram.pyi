@@ -14,9 +14,12 @@ class Site:
     @property
     def dataset_name(self) -> str | None: ...
     def datasets(self) -> list[tuple[str, int, int]]: ...
-    def dataset(self, name: str) -> Dataset: ...
+    def ask(self, name: str) -> AskedDataset: ...
     def status(self) -> dict[str, Any]: ...
     def links(self) -> list[tuple[str, str]]: ...
+
+class AskedDataset:
+    def wait(self) -> Dataset: ...
 
 class Dataset:
     @property
@@ -53,11 +56,26 @@ class Array:
         self, starts: tuple[int, ...], counts: tuple[int, ...], steps: tuple[int, ...]
     ) -> tuple[list[int], _Bounds | None, list[tuple[_Bounds, bool]], int, int, str]: ...
 
+class Security:
+    @staticmethod
+    def insecure() -> Security: ...
+    @staticmethod
+    def of_secret(secret: bytes, encrypt: bool) -> Security: ...
+    @staticmethod
+    def tls_client(
+        authorities: tuple[bytes, str] | None, pin: str | None, identity: tuple[bytes, bytes] | None
+    ) -> Security: ...
+    @staticmethod
+    def tls_server(identity: tuple[bytes, bytes], client_authorities: bytes | None) -> Security: ...
+    @property
+    def key_pin(self) -> str | None: ...
+
 class Server:
     @property
     def addresses(self) -> list[str]: ...
     @property
     def datasets(self) -> list[str]: ...
+    def status(self) -> dict[str, Any] | None: ...
     def close(self) -> None: ...
 
 def open(
@@ -65,18 +83,21 @@ def open(
     *,
     memory: int | str,
     application: str,
-    secret: bytes | None,
-    insecure: bool,
+    security: Security | None,
+    rate: int | str | None,
     prefetch: bool,
+    presend: bool,
     views: bool,
     window: int | str,
     patience: float,
 ) -> Site: ...
+def close(sites: list[Site]) -> None: ...
 def serve(
     paths: list[str],
     *,
     listen: list[str],
     memory: int | str,
-    secret: bytes | None,
-    insecure: bool,
+    security: Security | None,
+    rate: int | str | None,
+    window: int | str,
 ) -> Server: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, fields
 
-from . import _lambdaram
+from . import _lambdaram, _security
 
 
 @dataclass(frozen=True)
@@ -20,17 +20,23 @@ class Opening:
     application: str = "default"
     secret: bytes | None = field(default=None, repr=False)
     secret_file: str | None = None
+    encrypt: bool = False
     insecure: bool = False
+    tls_ca: str | None = None
+    tls_name: str | None = None
+    tls_pin: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    rate: int | str | None = None
     prefetch: bool = True
+    presend: bool = False
     views: bool = True
     window: int | str = "32MiB"
     patience: float = 10.0
 
     def __post_init__(self) -> None:
-        for name in ("address", "secret_file"):
-            path = getattr(self, name)
-            if path is not None and not isinstance(path, str):
-                object.__setattr__(self, name, os.fspath(path))
+        for name in PATHS:
+            object.__setattr__(self, name, path_text(getattr(self, name)))
         if isinstance(self.secret, str):
             object.__setattr__(self, "secret", self.secret.encode())
 
@@ -40,9 +46,20 @@ class Opening:
             self.address,
             memory=self.memory,
             application=self.application,
-            secret=secret_bytes(self.secret, self.secret_file),
-            insecure=self.insecure,
+            security=_security.of_reader(
+                secret=self.secret,
+                secret_file=self.secret_file,
+                encrypt=self.encrypt,
+                insecure=self.insecure,
+                tls_ca=self.tls_ca,
+                tls_name=self.tls_name,
+                tls_pin=self.tls_pin,
+                tls_cert=self.tls_cert,
+                tls_key=self.tls_key,
+            ),
+            rate=self.rate,
             prefetch=self.prefetch,
+            presend=self.presend,
             views=self.views,
             window=self.window,
             patience=self.patience,
@@ -51,7 +68,8 @@ class Opening:
     def __getstate__(self) -> dict[str, object]:
         if self.secret is not None:
             raise TypeError(
-                "a secret is not pickled: open the site with secret_file=, which is read again where the pickle is"
+                "a secret is not pickled: open the site with secret_file=, which is read again where the pickle is,"
+                f" or with {_security.VARIABLE} in the environment there"
             )
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
@@ -60,13 +78,10 @@ class Opening:
             object.__setattr__(self, name, value)
 
 
-def secret_bytes(secret: bytes | str | None, secret_file: str | os.PathLike[str] | None) -> bytes | None:
-    """The secret itself, or that in the file, whose last newline does not count."""
-    if secret is not None and secret_file is not None:
-        from ._errors import OptionError
+def path_text(path: str | os.PathLike[str] | None) -> str | None:
+    """A path as a text."""
+    return None if path is None else os.fspath(path)
 
-        raise OptionError("there are two secrets: secret= and secret_file=")
-    if secret_file is not None:
-        with open(secret_file, "rb") as file:
-            return file.read().removesuffix(b"\n").removesuffix(b"\r")
-    return secret.encode() if isinstance(secret, str) else secret
+
+#: The fields that may be given as paths.
+PATHS = ("address", "secret_file", "tls_ca", "tls_cert", "tls_key")

@@ -32,7 +32,7 @@ def site(opening: Opening) -> Site:
 
     with _shared.lock:
         found = _shared.sites.get(opening)
-        if found is None:
+        if found is None or found.is_closed:
             found = Site(opening)
             _shared.sites[opening] = found
         return found

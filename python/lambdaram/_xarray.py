@@ -7,8 +7,11 @@ xarray decodes the conventions of the attributes, and asks for elements when the
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -21,7 +24,7 @@ from xarray.core import indexing
 from . import _shared
 from ._array import Array
 from ._dataset import Dataset
-from ._errors import Forked
+from ._errors import Forked, OptionError
 from ._opening import Opening
 
 
@@ -29,6 +32,18 @@ class LambdaramBackendEntrypoint(BackendEntrypoint):
     """Opens a dataset of LambdaRAM by its address."""
 
     description = "Open datasets of LambdaRAM (lram://HOST/DATASET)"
+    open_dataset_parameters = (
+        "filename_or_obj",
+        "mask_and_scale",
+        "decode_times",
+        "concat_characters",
+        "decode_coords",
+        "drop_variables",
+        "use_cftime",
+        "decode_timedelta",
+        "dataset",
+        *(item.name for item in fields(Opening) if item.name != "address"),
+    )
 
     def open_dataset(
         self,
@@ -42,38 +57,30 @@ class LambdaramBackendEntrypoint(BackendEntrypoint):
         use_cftime: bool | None = None,
         decode_timedelta: Any = None,
         dataset: str | None = None,
-        memory: int | str = "256MiB",
-        application: str = "default",
-        secret_file: str | os.PathLike[str] | None = None,
-        insecure: bool = False,
-        prefetch: bool = True,
-        views: bool = True,
-        window: int | str = "32MiB",
-        patience: float = 10.0,
+        **options: Any,
     ) -> xarray.Dataset:
         """Opens a dataset.
 
         :param filename_or_obj: an address or path as of :func:`lambdaram.open`, or a
             :class:`lambdaram.Dataset`
         :param dataset: the dataset, if the address names none
+        :param options: those of :func:`lambdaram.open`: `memory`, `application`, `secret`,
+            `secret_file`, `encrypt`, `insecure`, `tls_ca`, `tls_name`, `tls_pin`, `tls_cert`,
+            `tls_key`, `rate`, `prefetch`, `presend`, `views`, `window`, `patience`. A dataset with
+            a `secret` is not pickled, and so is not for workers of other processes; one with
+            `secret_file`, or with ``RAILS_SECRET`` in the environment, is
 
-        The other parameters are those of xarray's decoders, and of :func:`lambdaram.open`.
+        The other parameters are those of xarray's decoders.
+
+        :raises TypeError: for options of other names
         """
         if isinstance(filename_or_obj, Dataset):
+            if options or dataset is not None:
+                given = [*options, *(["dataset"] if dataset is not None else [])]
+                raise OptionError(f"the dataset is open: it takes no {', '.join(given)}")
             opened = filename_or_obj
         else:
-            opening = Opening(
-                address=os.fspath(filename_or_obj),
-                memory=memory,
-                application=application,
-                secret_file=None if secret_file is None else os.fspath(secret_file),
-                insecure=insecure,
-                prefetch=prefetch,
-                views=views,
-                window=window,
-                patience=patience,
-            )
-            opened = _shared.site(opening).dataset(dataset)
+            opened = _shared.site(Opening(os.fspath(filename_or_obj), **options))._dataset(dataset, _import_dask)
         decoded = StoreBackendEntrypoint().open_dataset(
             _Store(opened),
             mask_and_scale=mask_and_scale,
@@ -148,6 +155,15 @@ class LambdaramBackendArray(BackendArray):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_array": None}
+
+
+def _import_dask() -> None:
+    """Imports dask where it is installed, as xarray does when it makes its first index and array.
+
+    That takes longer than a far node takes to answer, and so is done while it is asked.
+    """
+    with suppress(ImportError):
+        importlib.import_module("dask.array")
 
 
 def _variable(array: Array) -> xarray.Variable:

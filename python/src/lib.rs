@@ -8,7 +8,8 @@
 //! - `sys`: the memory of numpy's arrays;
 //! - `error`: errors as exceptions;
 //! - `process`: the runtime of this process, and values that no fork takes along;
-//! - `options`: sizes and secrets;
+//! - `options`: sizes, rates and times;
+//! - `security`: the protection of links;
 //! - `array`, `dataset`, `site`, `server`: the classes.
 
 mod array;
@@ -16,6 +17,7 @@ mod dataset;
 mod error;
 mod options;
 mod process;
+mod security;
 mod server;
 mod site;
 mod sys;
@@ -26,7 +28,8 @@ mod _lambdaram {
     use crate::{
         array::Array,
         dataset::Dataset,
+        security::Security,
         server::{Server, serve},
-        site::{Site, open},
+        site::{Site, close, open},
     };
 }

@@ -1,9 +1,8 @@
-//! Sizes and secrets, as programs give them.
+//! Sizes, rates and times, as programs give them.
 
 use crate::error::Class;
 use pyo3::prelude::*;
-use rails_multirail::{Secret, Security};
-use rails_topo::DataSize;
+use rails_topo::{Bandwidth, DataSize};
 use std::time::Duration;
 
 /// A size: a number of bytes, or a text such as `256MiB`.
@@ -24,6 +23,28 @@ impl Size {
     }
 }
 
+/// A rate: a number of bits a second, or a text such as `500mbit`.
+#[derive(Debug, FromPyObject)]
+pub(crate) enum Rate {
+    BitsPerSecond(u64),
+    Text(String),
+}
+
+impl Rate {
+    /// # Errors
+    /// `OptionError` for a text that is no rate, and for rates that no line has.
+    pub(crate) fn get(&self, py: Python<'_>) -> PyResult<Bandwidth> {
+        let rate: Bandwidth = match self {
+            Self::BitsPerSecond(bits) => Bandwidth::bits_per_second(*bits),
+            Self::Text(text) => text.parse().map_err(|error| Class::Option.exception(py, &format!("rate: {error}")))?,
+        };
+        match rate.as_bits_per_second() {
+            1..=MAX_BITS_PER_SECOND => Ok(rate),
+            bits => Err(Class::Option.exception(py, &format!("rate: no line carries {bits} bits a second"))),
+        }
+    }
+}
+
 /// A time in seconds.
 ///
 /// # Errors
@@ -33,27 +54,5 @@ pub(crate) fn seconds(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
     time.map_err(|error| Class::Option.exception(py, &format!("{seconds} is no time in seconds: {error}")))
 }
 
-/// The protection of links; `None` leaves it to the address.
-///
-/// # Errors
-/// `OptionError` for a secret that is too short, and for two answers to one question.
-pub(crate) fn security(py: Python<'_>, secret: Option<&[u8]>, insecure: bool) -> PyResult<Option<Security>> {
-    match secret {
-        Some(_) if insecure => Err(Class::Option.exception(py, "links are either insecure or have a secret")),
-        Some(secret) => {
-            let secret = Secret::pre_shared(secret).map_err(|error| Class::Option.exception(py, &error.to_string()))?;
-            Ok(Some(protected(secret)))
-        }
-        None => Ok(insecure.then(Security::insecure)),
-    }
-}
-
-#[cfg(feature = "encryption")]
-fn protected(secret: Secret) -> Security {
-    Security::encrypted(secret)
-}
-
-#[cfg(not(feature = "encryption"))]
-fn protected(secret: Secret) -> Security {
-    Security::psk(secret)
-}
+/// That of `lram`'s flag `--rate`.
+const MAX_BITS_PER_SECOND: u64 = 1_000_000_000_000_000;

@@ -81,8 +81,22 @@ impl<T> Owned<T> {
     /// # Errors
     /// `Forked` in another process than the one that made it.
     pub(crate) fn get(&self, py: Python<'_>) -> PyResult<&T> {
+        self.check(py)?;
+        Ok(self.facts())
+    }
+
+    /// The value, taken out.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub(crate) fn into_inner(mut self, py: Python<'_>) -> PyResult<T> {
+        self.check(py)?;
+        Ok(self.value.take().expect("a value is there until it is dropped"))
+    }
+
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
         if self.process == process::id() {
-            return Ok(self.facts());
+            return Ok(());
         }
         let text = format!(
             "process {} opened this, and a fork of it has neither its threads nor its links: open it again here",

@@ -2,17 +2,19 @@
 
 use crate::{
     error::exception,
-    options::{Size, security},
+    options::{Rate, Size},
     process::{Owned, runtime, wait},
+    security::Security,
+    site::status,
 };
-use pyo3::prelude::*;
+use pyo3::{prelude::*, types::PyDict};
 use rails_lambdaram::{
     ServeError, ServerOptions, Site, SiteError, SiteOptions,
     catalogue::{Catalogue, OpenLimits},
 };
 use std::{
     path::PathBuf,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::task::spawn_blocking;
 
@@ -20,26 +22,34 @@ use tokio::task::spawn_blocking;
 #[pyclass(frozen, module = "lambdaram._lambdaram")]
 pub(crate) struct Server {
     /// `None` once it is closed.
-    server: Mutex<Option<Owned<rails_lambdaram::Server>>>,
+    serving: Mutex<Option<Arc<Owned<Serving>>>>,
     addresses: Vec<String>,
     datasets: Vec<String>,
 }
 
+struct Serving {
+    site: Site,
+    _server: rails_lambdaram::Server,
+}
+
 /// Serves the datasets of files.
 #[pyfunction]
-#[pyo3(signature = (paths, *, listen, memory, secret, insecure))]
+#[pyo3(signature = (paths, *, listen, memory, security, rate, window))]
 pub(crate) fn serve(
     py: Python<'_>,
     paths: Vec<PathBuf>,
     listen: Vec<String>,
     memory: Size,
-    secret: Option<&[u8]>,
-    insecure: bool,
+    security: Option<Bound<'_, Security>>,
+    rate: Option<Rate>,
+    window: Size,
 ) -> PyResult<Server> {
     let site_options = SiteOptions::new().memory(memory.get(py)?);
-    let options = match security(py, secret, insecure)? {
-        Some(security) => ServerOptions::new().security(security),
-        None => ServerOptions::new(),
+    let options = ServerOptions::new().window(window.get(py)?);
+    let options = security.into_iter().fold(options, |options, security| options.security(security.get().protection()));
+    let options = match rate {
+        Some(rate) => options.rate(rate.get(py)?),
+        None => options,
     };
     let started = wait(py, async move {
         let catalogue = spawn_blocking(move || Catalogue::open(&paths, &OpenLimits::default())).await;
@@ -47,14 +57,14 @@ pub(crate) fn serve(
         let datasets = catalogue.names().map(str::to_owned).collect();
         let site = Site::of_files(catalogue, site_options)?;
         let server = rails_lambdaram::Server::bind(&site, &listen, options).await?;
-        Ok::<_, StartError>((server, datasets))
+        let addresses = server.site_addresses();
+        Ok::<_, StartError>((Serving { site, _server: server }, addresses, datasets))
     })?;
-    let (server, datasets) = started.map_err(|error| match error {
+    let (serving, addresses, datasets) = started.map_err(|error| match error {
         StartError::Site(error) => exception(py, &error),
         StartError::Serve(error) => exception(py, &error),
     })?;
-    let addresses = server.site_addresses();
-    Ok(Server { server: Mutex::new(Some(Owned::new(server))), addresses, datasets })
+    Ok(Server { serving: Mutex::new(Some(Arc::new(Owned::new(serving)))), addresses, datasets })
 }
 
 #[pymethods]
@@ -71,15 +81,27 @@ impl Server {
         self.datasets.clone()
     }
 
+    /// The figures of the memory of the node that serves; `None` once it is closed.
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let serving = self.lock().clone();
+        serving.map(|serving| status(py, &serving.get(py)?.site.status())).transpose()
+    }
+
     /// Ends the links.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let runtime = runtime(py)?;
-        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let serving = self.lock().take();
         py.detach(|| {
             let _entered = runtime.enter();
-            drop(server);
+            drop(serving);
         });
         Ok(())
+    }
+}
+
+impl Server {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Owned<Serving>>>> {
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,15 +2,18 @@
 
 use crate::{
     dataset::Dataset,
-    error::exception,
-    options::{Size, seconds, security},
-    process::{Owned, wait},
+    error::{Class, exception},
+    options::{Rate, Size, seconds},
+    process::{Owned, runtime, wait},
+    security::Security,
 };
 use pyo3::{prelude::*, types::PyDict};
 use rails_lambdaram::{
-    SiteOptions,
+    DescribeError, SiteOptions,
     wire::{BudgetStatus, NodeStatus},
 };
+use std::sync::{Mutex, PoisonError};
+use tokio::task::JoinSet;
 
 /// The datasets at one address.
 #[pyclass(frozen, module = "lambdaram._lambdaram")]
@@ -18,30 +21,67 @@ pub(crate) struct Site {
     site: Owned<rails_lambdaram::Site>,
 }
 
+type Asking = JoinSet<Result<rails_lambdaram::Dataset, DescribeError>>;
+
+/// A dataset that was asked for. Nobody asks any more once it is dropped.
+#[pyclass(frozen, module = "lambdaram._lambdaram")]
+pub(crate) struct AskedDataset {
+    /// The task that asks; `None` once it is waited for.
+    asking: Mutex<Option<Owned<Asking>>>,
+}
+
+#[pymethods]
+impl AskedDataset {
+    /// Waits for the dataset. It is waited for once.
+    fn wait(&self, py: Python<'_>) -> PyResult<Dataset> {
+        let asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let asking = asking.ok_or_else(|| Class::Error.exception(py, "the dataset was waited for before"))?;
+        let mut asking = asking.into_inner(py)?;
+        let answer = wait(py, asking.join_next())?.expect("a task was spawned");
+        let dataset = answer.map_err(|error| Class::Error.exception(py, &error.to_string()))?;
+        Ok(Dataset::new(dataset.map_err(|error| exception(py, &error))?))
+    }
+}
+
 /// Opens the site of an address.
 #[pyfunction]
-#[pyo3(signature = (address, *, memory, application, secret, insecure, prefetch, views, window, patience))]
+#[pyo3(signature = (address, *, memory, application, security, rate, prefetch, presend, views, window, patience))]
 #[expect(clippy::too_many_arguments, reason = "they are named, and the package beside gives them")]
 pub(crate) fn open(
     py: Python<'_>,
     address: &str,
     memory: Size,
     application: &str,
-    secret: Option<&[u8]>,
-    insecure: bool,
+    security: Option<Bound<'_, Security>>,
+    rate: Option<Rate>,
     prefetch: bool,
+    presend: bool,
     views: bool,
     window: Size,
     patience: f64,
 ) -> PyResult<Site> {
     let options = SiteOptions::new().memory(memory.get(py)?).application(application);
-    let options = options.prefetch(prefetch).views(views).window(window.get(py)?).patience(seconds(py, patience)?);
-    let options = match security(py, secret, insecure)? {
-        Some(security) => options.security(security),
+    let options = options.prefetch(prefetch).presend(presend).views(views);
+    let options = options.window(window.get(py)?).patience(seconds(py, patience)?);
+    let options = security.into_iter().fold(options, |options, security| options.security(security.get().protection()));
+    let options = match rate {
+        Some(rate) => options.rate(rate.get(py)?),
         None => options,
     };
     let site = wait(py, rails_lambdaram::Site::open_with(address, options))?;
     Ok(Site { site: Owned::new(site.map_err(|error| exception(py, &error))?) })
+}
+
+/// Ends the links of the sites of this process, all at the same time.
+#[pyfunction]
+pub(crate) fn close(py: Python<'_>, sites: Vec<Bound<'_, Site>>) -> PyResult<()> {
+    let own = sites.iter().filter_map(|site| site.get().site.get(py).ok().cloned());
+    let mut closing: JoinSet<()> = JoinSet::new();
+    let runtime = runtime(py)?;
+    for site in own {
+        closing.spawn_on(async move { site.close().await }, &runtime);
+    }
+    wait(py, async move { while closing.join_next().await.is_some() {} })
 }
 
 #[pymethods]
@@ -64,10 +104,12 @@ impl Site {
         Ok(entries.into_iter().map(|entry| (entry.name, entry.arrays, entry.bytes)).collect())
     }
 
-    /// A dataset, as it is now.
-    fn dataset(&self, py: Python<'_>, name: &str) -> PyResult<Dataset> {
-        let dataset = wait(py, self.site.get(py)?.dataset(name))?;
-        Ok(Dataset::new(dataset.map_err(|error| exception(py, &error))?))
+    /// Asks for a dataset, as it is now. The program goes on until it waits for the answer.
+    fn ask(&self, py: Python<'_>, name: String) -> PyResult<AskedDataset> {
+        let site = self.site.get(py)?.clone();
+        let mut asking = JoinSet::new();
+        asking.spawn_on(async move { site.dataset(&name).await }, &runtime(py)?);
+        Ok(AskedDataset { asking: Mutex::new(Some(Owned::new(asking))) })
     }
 
     /// The figures of this process's memory.
@@ -82,7 +124,7 @@ impl Site {
     }
 }
 
-fn status<'py>(py: Python<'py>, status: &NodeStatus) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn status<'py>(py: Python<'py>, status: &NodeStatus) -> PyResult<Bound<'py, PyDict>> {
     let figures = PyDict::new(py);
     let slots = [
         ("slots", status.slots),

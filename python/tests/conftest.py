@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import socket
+import threading
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,3 +82,47 @@ def write_climate(path: Path, seed: int = 0) -> None:
         names[:] = np.array([list(text.ljust(8, b"\0").decode()) for text in texts], "S1")
         for code in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"):
             file.createVariable(f"of_{code}", code, ("lat",))[:] = rng.integers(0, 100, SHAPE[2])
+
+
+class Relay:
+    """A relay to a server that can hold everything back."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.is_stalled = False
+        #: Something is held back.
+        self.holds = threading.Event()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"lram://127.0.0.1:{self.listener.getsockname()[1]}/climate"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self) -> None:
+        while True:
+            try:
+                near, _ = self.listener.accept()
+            except OSError:
+                return
+            far = socket.create_connection(("127.0.0.1", self.port))
+            for source, goal in [(near, far), (far, near)]:
+                threading.Thread(target=self.relay, args=(source, goal), daemon=True).start()
+
+    def relay(self, source: socket.socket, goal: socket.socket) -> None:
+        with source:
+            try:
+                while data := source.recv(65536):
+                    while self.is_stalled:
+                        self.holds.set()
+                        time.sleep(0.01)
+                    goal.sendall(data)
+                goal.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass
+
+    def __enter__(self) -> Relay:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.is_stalled = False
+        # A listener that is closed alone would go on to wait.
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()

@@ -14,7 +14,8 @@ import time
 
 import numpy as np
 import pytest
-from conftest import write_climate
+import xarray
+from conftest import Relay, write_climate
 
 import lambdaram
 
@@ -34,9 +35,6 @@ def test_addresses_and_options_that_are_wrong(tmp_path):
         {"memory": "much"},
         {"patience": -1.0},
         {"application": ""},
-        {"secret": b"short"},
-        {"secret": b"sixteen bytes or more", "insecure": True},
-        {"secret": b"sixteen bytes or more", "secret_file": "secret"},
     ]:
         with pytest.raises(lambdaram.OptionError):
             lambdaram.open("lram://127.0.0.1:1/merra", **options)
@@ -70,24 +68,6 @@ def test_a_node_that_does_not_answer():
         site.dataset()
 
 
-def test_a_secret_of_both_ends(climate_file, tmp_path):
-    file = tmp_path / "secret"
-    file.write_text("sixteen bytes or more\n")
-    with lambdaram.serve(climate_file, secret_file=file) as server:
-        opened = lambdaram.open(server.address(), secret=b"sixteen bytes or more", memory="16MiB")
-        assert opened.dataset()["depth"][()] == 12.5
-        with pytest.raises(TypeError, match="secret_file"):
-            pickle.dumps(opened)
-        by_file = lambdaram.open(server.address(), secret_file=file, memory="16MiB")
-        assert pickle.loads(pickle.dumps(by_file)).dataset().name == "climate"
-        stranger = lambdaram.open(
-            server.address(), secret=b"another secret of some length", memory="16MiB", patience=1.0
-        )
-        with pytest.raises(lambdaram.Unreachable):
-            stranger.dataset()
-        assert "sixteen" not in repr(opened) + repr(opened._opening)
-
-
 @pytest.mark.parametrize("is_served", [False, True])
 def test_a_changed_source(tmp_path, is_served):
     path = write(tmp_path)
@@ -107,47 +87,6 @@ def test_a_changed_source(tmp_path, is_served):
     assert not np.array_equal(after["wind"][0, 0], first)
     with pytest.raises(lambdaram.Changed):
         pickle.loads(pickle.dumps(before["wind"]))
-
-
-class Relay:
-    """A relay to a server that can hold everything back."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self.is_stalled = False
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"lram://127.0.0.1:{self.listener.getsockname()[1]}/climate"
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self) -> None:
-        while True:
-            try:
-                near, _ = self.listener.accept()
-            except OSError:
-                return
-            far = socket.create_connection(("127.0.0.1", self.port))
-            for source, goal in [(near, far), (far, near)]:
-                threading.Thread(target=self.relay, args=(source, goal), daemon=True).start()
-
-    def relay(self, source: socket.socket, goal: socket.socket) -> None:
-        with source:
-            try:
-                while data := source.recv(65536):
-                    while self.is_stalled:
-                        time.sleep(0.01)
-                    goal.sendall(data)
-                goal.shutdown(socket.SHUT_WR)
-            except OSError:
-                pass
-
-    def __enter__(self) -> Relay:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.is_stalled = False
-        # A listener that is closed alone would go on to wait.
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
 
 
 def test_reads_wait_without_the_lock(server, elements):
@@ -174,7 +113,7 @@ def interrupted_read(server) -> None:
         sent = []
 
         def interrupt() -> None:
-            time.sleep(0.5)
+            assert relay.holds.wait(60)
             sent.append(time.monotonic())
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -190,32 +129,30 @@ def interrupted_read(server) -> None:
         assert wind[23].shape == (5, 60, 90)
 
 
-def test_a_fork(site, elements):
-    wind = site.dataset()["wind"]
-    wind[0]
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            try:
-                wind[1]
-            except lambdaram.Forked as error:
-                assert "open it again" in str(error)
-                again = wind.reopened()
-                status = 0 if np.array_equal(again[1], elements["wind"][1]) else 2
-        finally:
-            # Without pytest's end, and with that of the objects.
-            del wind, site
-            os._exit(status)
-    deadline = time.monotonic() + 60
-    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
-        if time.monotonic() > deadline:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            pytest.fail("the child of a fork hangs")
-        time.sleep(0.01)
-    assert os.waitstatus_to_exitcode(ended[1]) == 0
-    assert np.array_equal(wind[1], elements["wind"][1])
+@pytest.mark.parametrize("is_of_xarray", [False, True])
+def test_an_interrupted_opening(is_of_xarray):
+    """A node that takes links and says nothing keeps no program from being interrupted."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = f"lram://127.0.0.1:{silent.getsockname()[1]}/climate"
+            taken = []
+
+            def interrupt() -> None:
+                taken.append(silent.accept())
+                os.kill(os.getpid(), signal.SIGINT)
+
+            interrupter = threading.Thread(target=interrupt)
+            interrupter.start()
+            with pytest.raises(KeyboardInterrupt):
+                if is_of_xarray:
+                    xarray.open_dataset(address, engine="lambdaram", memory="16MiB", patience=60.0)
+                else:
+                    lambdaram.open(address, memory="16MiB", patience=60.0).dataset()
+            interrupter.join()
+            taken[0][0].close()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_an_interpreter_ends_during_a_read(server):
@@ -236,9 +173,43 @@ def test_an_interpreter_ends_during_a_read(server):
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "(5, 60, 90)\n", "")
 
 
+def test_a_closed_site(server, elements):
+    with lambdaram.open(server.address(), memory="16MiB", prefetch=False) as site:
+        wind = site.dataset()["wind"]
+        assert np.array_equal(wind[0], elements["wind"][0])
+        assert list(site.links().values()) == ["up"]
+        pickled = pickle.dumps(wind)
+    assert site.is_closed
+    assert np.array_equal(wind[0], elements["wind"][0]), "it is in memory"
+    with pytest.raises(lambdaram.Unreachable):
+        wind[20]
+    with pytest.raises(lambdaram.Unreachable):
+        site.dataset()
+    assert np.array_equal(pickle.loads(pickled)[20], elements["wind"][20]), "it is another site"
+    site.close()
+
+
+def test_the_end_of_a_program_ends_its_links(climate_file):
+    program = """
+        import lambdaram, sys, xarray
+        array = lambdaram.open(sys.argv[1], memory="16MiB").dataset()["wind"]
+        far = xarray.open_dataset(sys.argv[1], engine="lambdaram", memory="4MiB")
+        print(array[0].shape, far["wind"][0, 0].values.shape)
+    """
+    with lambdaram.serve(climate_file) as server:
+        command = [sys.executable, "-I", "-c", textwrap.dedent(program), server.address()]
+        ended = subprocess.run(command, capture_output=True, timeout=60, text=True)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, "(5, 60, 90) (60, 90)\n", "")
+        # Links that come back are waited for much longer.
+        deadline = time.monotonic() + 15
+        while server.status()["links"] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert server.status()["links"] == 0
+
+
 def test_a_closed_server(climate_file):
     server = lambdaram.serve(climate_file)
-    site = lambdaram.open(server.address(), memory="16MiB", patience=0.5)
+    site = lambdaram.open(server.address(), memory="16MiB", patience=2.0)
     wind = site.dataset()["wind"]
     wind[0, 0]
     server.close()

@@ -85,7 +85,7 @@ def test_pickles(far, near):
 
 def test_a_pickle_is_opened_when_it_is_read(climate_file):
     with lambdaram.serve(climate_file) as server:
-        far = xarray.open_dataset(server.address(), engine="lambdaram", memory="16MiB", patience=0.2)
+        far = xarray.open_dataset(server.address(), engine="lambdaram", memory="16MiB", patience=2.0)
         pickled = pickle.dumps(far)
         del far
     gc.collect()

@@ -64,7 +64,8 @@ pub(crate) struct Args {
     /// The TCP connections of LambdaRAM over each line
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     lanes: u16,
-    /// LambdaRAM's package for Python, for the case `xarray`
+    /// LambdaRAM's package for Python, for the case `xarray`: built by `maturin build --release`,
+    /// for that of `cargo xtask python` is not optimized
     #[arg(long, value_name = "FILE")]
     wheel: Option<PathBuf>,
     /// The congestion control of TCP, at both ends

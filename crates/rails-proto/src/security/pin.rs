@@ -2,13 +2,13 @@
 
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::{
-    CertificateError, DigitallySignedStruct, Error, SignatureScheme,
+    CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature},
     pki_types::{CertificateDer, ServerName, UnixTime},
     server::ParsedCertificate,
 };
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 /// The SHA-256 of a certificate's public key (its SubjectPublicKeyInfo, as in RFC 7469, section
 /// 2.4): it stays the same when the certificate is renewed with the same key.
@@ -69,6 +69,21 @@ pub(super) struct PinVerifier {
     pub(super) algorithms: WebPkiSupportedAlgorithms,
 }
 
+/// A server has another key than the one that is trusted.
+#[derive(thiserror::Error)]
+#[error("its key is {key}, and not the pinned {pin}")]
+struct OtherKey {
+    key: KeyPin,
+    pin: KeyPin,
+}
+
+/// As it is displayed, for rustls shows an error of a verifier so.
+impl fmt::Debug for OtherKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl ServerCertVerifier for PinVerifier {
     fn verify_server_cert(
         &self,
@@ -80,7 +95,7 @@ impl ServerCertVerifier for PinVerifier {
     ) -> Result<ServerCertVerified, Error> {
         match KeyPin::of(end_entity) {
             Some(pin) if pin == self.pin => Ok(ServerCertVerified::assertion()),
-            Some(_) => Err(CertificateError::ApplicationVerificationFailure.into()),
+            Some(key) => Err(CertificateError::Other(OtherError(Arc::new(OtherKey { key, pin: self.pin }))).into()),
             None => Err(CertificateError::BadEncoding.into()),
         }
     }
@@ -144,6 +159,14 @@ mod tests {
         assert_eq!(pin.to_string(), hex);
         assert_eq!("47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=".parse(), Ok(pin));
         assert_eq!(hex.to_uppercase().parse(), Ok(pin));
+    }
+
+    #[test]
+    fn another_key_is_named() {
+        let (key, pin) = (KeyPin([0xab; 32]), KeyPin([0; 32]));
+        let error = Error::from(CertificateError::Other(OtherError(Arc::new(OtherKey { key, pin }))));
+        let words = format!("its key is {key}, and not the pinned {pin}");
+        assert!(error.to_string().contains(&words), "{error}");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::{
     storage::{Storage, StorageOptions},
     wire::{NodeId, NodeStatus},
 };
+use futures_util::future::try_join_all;
 use rails_bind::memory::MemoryError;
 use rails_formats::reader::NoThread;
 use rails_multirail::{
@@ -214,11 +215,11 @@ impl Site {
         nodes: &[NodeAddress],
         options: SiteOptions,
     ) -> Result<Self, SiteError> {
-        let topology = Topology::detect()?;
+        // Both take milliseconds, one of the processor and the other of a server of names.
+        let (topology, names) = tokio::join!(aside(Topology::detect), resolve(nodes));
+        let (topology, names) = (topology?, names?);
         let (mut peers, mut all_rails) = (Vec::new(), Vec::new());
-        for node in nodes {
-            let names = rails_multirail::resolve(&node.lanes).await;
-            let names = names.map_err(|error| SiteError::Resolve { node: node.to_string(), error })?;
+        for (node, names) in nodes.iter().zip(names) {
             let security = security_towards(&names, &options)?;
             let routes = Routes::towards(&topology, &names, |remote| {
                 rails_net::local_address_towards(remote)
@@ -252,6 +253,15 @@ impl Site {
         let library = Library::new(&node, Source::Remote(remote));
         Ok(Self { inner: Arc::new(OpenSite { library, options, address, rails: all_rails }) })
     }
+}
+
+/// The addresses of each node, by the names that it has.
+async fn resolve(nodes: &[NodeAddress]) -> Result<Vec<Vec<Vec<LaneAddress>>>, SiteError> {
+    let resolved = nodes.iter().map(async |node| {
+        let names = rails_multirail::resolve(&node.lanes).await;
+        names.map_err(|error| SiteError::Resolve { node: node.to_string(), error })
+    });
+    try_join_all(resolved).await
 }
 
 /// A node with the memory of the options.

@@ -1,11 +1,11 @@
 //! The errors of streams, lanes and listeners.
 
-use crate::{RailId, ResolveError};
+use crate::{MessageTooLong, RailId, ResolveError};
 use rails_net::{AcceptError, BindEndError, ConnectError, ListenError};
 pub use rails_proto::lane::LaneError;
 use rails_proto::{
     LaneAddress, Scheme,
-    connection::{Failure, Refused},
+    connection::{Failure, NotForMessages, Refused},
     handshake::{HandshakeError, Refusal, StreamId},
     opening::Setback,
     parameters::MAX_LANES,
@@ -145,6 +145,21 @@ pub enum JoinError {
     /// The stream was over before this lane could join it.
     #[error("the stream was over before this lane could join it")]
     StreamOver,
+    /// The peer's parameters are too small for the first messages of the stream.
+    #[error("the stream cannot carry its first messages")]
+    Messages(#[source] MessagesError),
+}
+
+/// Why a stream cannot carry messages.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MessagesError {
+    /// It cannot carry any.
+    #[error(transparent)]
+    None(#[from] NotForMessages),
+    /// It cannot carry one that long.
+    #[error(transparent)]
+    TooLong(#[from] MessageTooLong),
 }
 
 /// Why the rails, addresses and options of a caller do not fit together as an end of a stream.
@@ -283,9 +298,12 @@ impl JoinError {
             Self::Handshake(error) if error.is_permanent() => Setback::Permanent,
             Self::Handshake(_) | Self::Io(_) | Self::Connect(ConnectError::SelfConnect { .. }) => Setback::Transient,
             Self::Connect(_) | Self::Timeout => Setback::Unreachable,
-            Self::NoTransport(_) | Self::RailStopped | Self::Random(_) | Self::Refusing(_) | Self::StreamOver => {
-                Setback::Permanent
-            }
+            Self::NoTransport(_)
+            | Self::RailStopped
+            | Self::Random(_)
+            | Self::Refusing(_)
+            | Self::StreamOver
+            | Self::Messages(_) => Setback::Permanent,
         }
     }
 
@@ -311,6 +329,7 @@ impl JoinError {
             Self::Handshake(_) => ErrorKind::InvalidData,
             Self::NoTransport(_) => ErrorKind::Unsupported,
             Self::StreamOver => ErrorKind::NotConnected,
+            Self::Messages(_) => ErrorKind::InvalidInput,
             _ => ErrorKind::Other,
         }
     }

@@ -1,8 +1,11 @@
 //! How a link to another node is opened.
 
 use super::carrier::{LinkReceiver, LinkSender, over_celeritas, over_rails};
+use bytes::Bytes;
 use rails_celeritas::{CeleritasOptions, OpenConnectionError};
-use rails_multirail::{LaneAddress, MultiRailStream, OpenError, Pairing, Rails, StreamOptions, connect_first};
+use rails_multirail::{
+    LaneAddress, MultiRailMessages, OpenError, Pairing, Priority, Rails, StreamOptions, connect_first,
+};
 use std::{fmt, io};
 
 /// The way to one node.
@@ -23,9 +26,9 @@ pub enum DialError {
     /// No lane came up.
     #[error(transparent)]
     Rails(#[from] OpenError),
-    /// The stream cannot carry messages.
-    #[error("the stream cannot carry messages")]
-    Messages(#[source] io::Error),
+    /// The connection was lost before the first messages were sent.
+    #[error("the connection was lost at once")]
+    Lost(#[source] io::Error),
     /// No address answered over Celeritas; this is the first one's error.
     #[error("no answer over Celeritas from {address}")]
     Celeritas {
@@ -41,24 +44,31 @@ pub enum DialError {
 }
 
 impl Dialer {
-    pub(super) async fn dial(&self) -> Result<(LinkSender, LinkReceiver), DialError> {
-        match self {
+    /// Opens a link, and sends the first messages: over rails along with the opening, and more than
+    /// once if an attempt to open it has to be repeated.
+    pub(super) async fn dial(&self, first: &[Bytes]) -> Result<(LinkSender, LinkReceiver), DialError> {
+        let (mut sender, receiver) = match self {
             Self::Rails { rails, pairing, options } => {
-                let stream = MultiRailStream::connect_paired(rails, pairing, options).await?;
-                Ok(over_rails(stream.into_messages().map_err(DialError::Messages)?))
+                let first: Vec<_> = first.iter().map(|message| (message.clone(), Priority::HIGHEST)).collect();
+                let messages = MultiRailMessages::connect_paired(rails, pairing, options, &first).await?;
+                return Ok(over_rails(messages));
             }
             Self::Celeritas { addresses, options } => {
                 match connect_first(addresses, |address| options.connect(address.socket)).await {
-                    Ok((_, connection)) => Ok(over_celeritas(connection)),
+                    Ok((_, connection)) => over_celeritas(connection),
                     Err(errors) => match errors.into_iter().next() {
-                        Some((address, error)) => Err(DialError::Celeritas { address, error }),
-                        None => Err(DialError::NoAddress),
+                        Some((address, error)) => return Err(DialError::Celeritas { address, error }),
+                        None => return Err(DialError::NoAddress),
                     },
                 }
             }
             #[cfg(test)]
-            Self::Simulated(node) => node.dial().await.ok_or(DialError::NoAddress),
+            Self::Simulated(node) => node.dial().await.ok_or(DialError::NoAddress)?,
+        };
+        for message in first {
+            sender.send(vec![message.clone()], Priority::HIGHEST).await.map_err(DialError::Lost)?;
         }
+        Ok((sender, receiver))
     }
 }
 

@@ -3,12 +3,15 @@
 use super::{
     carrier::{LinkReceiver, LinkSender},
     dialer::Dialer,
-    reader_protocol::{Answer, Event, Question, ReaderProtocol},
+    reader_protocol::{Answer, Event, FirstMessages, Question, ReaderProtocol},
 };
 use crate::{
     encoding::{self, Coder},
     node::{Landed, Landing, Node, OpenGrid},
-    wire::{BlockHeader, DenialReason, Hello, NodeId, RefusedReason, Run, ServerMessage, Urgency, VERSION, WireFault},
+    wire::{
+        BlockHeader, DenialReason, Hello, NodeId, ReaderFrame, RefusedReason, Run, ServerMessage, Urgency, VERSION,
+        WireFault,
+    },
     words::words,
 };
 use bytes::Bytes;
@@ -332,10 +335,12 @@ impl ReaderLink {
         let mut pause = FIRST_PAUSE;
         loop {
             self.state().status = LinkStatus::Dialing;
-            let reason = match self.dialer.dial().await {
+            let first = self.state().protocol.first_messages(self.hello());
+            let encoded: Vec<Bytes> = first.frames.iter().map(ReaderFrame::encode).collect();
+            let reason = match self.dialer.dial(&encoded).await {
                 Err(error) => words(&error),
                 Ok((sender, receiver)) => {
-                    let end = self.exchange(sender, receiver, deadline).await;
+                    let end = self.exchange(sender, receiver, &first, deadline).await;
                     if self.status() == LinkStatus::Up || self.is_closing() {
                         return Ok(end);
                     }
@@ -357,15 +362,14 @@ impl ReaderLink {
 
     /// Sends and receives until the connection ends, which it does if the peer has not welcomed
     /// this node in time. Returns why it ended.
-    async fn exchange(&self, sender: LinkSender, receiver: LinkReceiver, welcomed_by: Instant) -> String {
-        let hello = Hello {
-            version: VERSION,
-            path: self.greeting.path.clone(),
-            application: self.greeting.application.clone(),
-            max_block_bytes: self.greeting.max_block_bytes,
-            encodings: encoding::SUPPORTED,
-        };
-        let outdated = self.state().protocol.connected(hello);
+    async fn exchange(
+        &self,
+        sender: LinkSender,
+        receiver: LinkReceiver,
+        first: &FirstMessages,
+        welcomed_by: Instant,
+    ) -> String {
+        let outdated = self.state().protocol.connected(first);
         self.fail_blocks(&outdated, Fault::Changed, "the source has changed");
         let (mut farewell, mut receiver) = (sender.clone(), receiver);
         let end = tokio::select! {
@@ -382,6 +386,16 @@ impl ReaderLink {
             let _ = timeout(FAREWELL, goodbye).await;
         }
         end
+    }
+
+    fn hello(&self) -> Hello {
+        Hello {
+            version: VERSION,
+            path: self.greeting.path.clone(),
+            application: self.greeting.application.clone(),
+            max_block_bytes: self.greeting.max_block_bytes,
+            encodings: encoding::SUPPORTED,
+        }
     }
 
     fn is_closing(&self) -> bool {

@@ -81,6 +81,15 @@ pub(crate) enum Answer {
     Status(NodeStatus),
 }
 
+/// The messages that go along with the opening of a connection.
+#[derive(Debug)]
+pub(super) struct FirstMessages {
+    /// The greeting, and questions.
+    pub(super) frames: Vec<ReaderFrame>,
+    /// The numbers of the questions.
+    asked: Vec<u32>,
+}
+
 /// What a message of the peer means.
 #[derive(Debug)]
 pub(super) enum Event {
@@ -146,17 +155,28 @@ impl ReaderProtocol {
         }
     }
 
-    /// A connection is there. Grids are named, questions are asked and wanted blocks are asked for
-    /// again. Returns the wanted blocks of grids whose source has changed, which do not come.
-    pub(super) fn connected(&mut self, hello: Hello) -> Vec<BlockId> {
+    /// The messages that go along with the opening of a connection: they ask, and change nothing,
+    /// so that an attempt whose fate is unknown can be repeated.
+    pub(super) fn first_messages(&self, hello: Hello) -> FirstMessages {
+        let questions = self.questions.iter().take(MAX_FIRST_QUESTIONS);
+        let questions: Vec<_> = questions.map(|(number, question)| (*number, question.frame(*number))).collect();
+        let asked = questions.iter().map(|(number, _)| *number).collect();
+        let frames = [ReaderFrame::Hello(hello)].into_iter().chain(questions.into_iter().map(|(_, frame)| frame));
+        FirstMessages { frames: frames.collect(), asked }
+    }
+
+    /// A connection is there, and the peer gets the first messages by it. Grids are named, other
+    /// questions are asked and wanted blocks are asked for again. Returns the wanted blocks of
+    /// grids whose source has changed, which do not come.
+    pub(super) fn connected(&mut self, first: &FirstMessages) -> Vec<BlockId> {
         self.max_asked = MAX_ASKED_BEFORE_WELCOME;
         self.asked = 0;
         let warm = std::mem::take(&mut self.frames).into_iter();
         let warm: Vec<_> = warm.filter(|frame| matches!(frame, ReaderFrame::Warm { .. })).collect();
-        self.frames.push_back(ReaderFrame::Hello(hello));
         self.notices.clear();
         self.credits.clear();
-        let questions: Vec<_> = self.questions.iter().map(|(number, question)| question.frame(*number)).collect();
+        let questions = self.questions.iter().filter(|(number, _)| !first.asked.contains(number));
+        let questions: Vec<_> = questions.map(|(number, question)| question.frame(*number)).collect();
         self.frames.extend(questions);
         self.grids.retain(|_, grid| !grid.is_stale());
         let of = &self.grids;
@@ -555,6 +575,9 @@ fn all_runs(count: u64) -> Vec<Run> {
     firsts.map(|first| Run { first: BlockIndex(first), count: (count - first).min(step) as u32 }).collect()
 }
 
+/// The questions that go along with the opening of a connection, of at most 300 bytes each: with
+/// the greeting they fit into its first packets.
+const MAX_FIRST_QUESTIONS: usize = 8;
 /// The blocks that are asked for before the peer has said how many it lets be asked for.
 const MAX_ASKED_BEFORE_WELCOME: usize = 256;
 /// The generations of a dataset for which a peer's numbers are kept: older ones have no readers

@@ -3,7 +3,13 @@
 use crate::data::{SHAPE, expected, region, write};
 use rails_array::Selection;
 use rails_lambdaram::{ReadError, Server, ServerOptions, Site, SiteOptions};
-use std::time::Duration;
+use std::{
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
 
 async fn served(file: &std::path::Path) -> (Site, Server, String) {
     let site = Site::open(file.to_str().unwrap()).await.unwrap();
@@ -94,7 +100,7 @@ async fn a_server_that_is_gone_is_named() {
     let file = folder.path().join("wind.mapb");
     write(&file, 0);
     let (_site, server, address) = served(&file).await;
-    let options = SiteOptions::new().patience(Duration::from_millis(300));
+    let options = SiteOptions::new().patience(Duration::from_secs(2));
     let far = Site::open_with(&address, options).await.unwrap();
     let wind = far.dataset("wind").await.unwrap().array("wind").unwrap();
     drop(server);
@@ -121,6 +127,50 @@ async fn a_closed_site_leaves_no_link() {
         assert!(std::time::Instant::now() < until, "the server counts {} links", site.status().links);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// A relay for one connection. It holds the listener's answers after its `Challenge` back until the
+/// reader has sent that text.
+fn relay_until(text: &'static [u8], to: SocketAddr) -> SocketAddr {
+    const CHALLENGE: usize = 52;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let (mut near, _) = listener.accept().unwrap();
+        let mut far = TcpStream::connect(to).unwrap();
+        let (mut from_near, mut to_far) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+        let (sender, seen) = mpsc::channel();
+        thread::spawn(move || -> io::Result<()> {
+            let (mut heard, mut buffer) = (Vec::new(), [0_u8; 4096]);
+            while let Ok(count @ 1..) = from_near.read(&mut buffer) {
+                to_far.write_all(&buffer[..count])?;
+                heard.extend(&buffer[..count]);
+                if heard.windows(text.len()).any(|bytes: &[u8]| bytes == text) {
+                    let _ = sender.send(());
+                }
+            }
+            to_far.shutdown(std::net::Shutdown::Write)
+        });
+        let mut challenge = [0; CHALLENGE];
+        far.read_exact(&mut challenge).unwrap();
+        near.write_all(&challenge).unwrap();
+        if seen.recv().is_ok() {
+            let _ = io::copy(&mut far, &mut near);
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dataset_is_asked_for_before_the_link_is_accepted() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wind.mapb");
+    write(&file, 0);
+    let (_site, _server, address) = served(&file).await;
+    let listener = address.strip_prefix("lram://").unwrap().parse().unwrap();
+    let far = Site::open(&format!("lram://{}", relay_until(b"wind", listener))).await.unwrap();
+    let dataset = tokio::time::timeout(Duration::from_secs(60), far.dataset("wind")).await;
+    assert!(dataset.expect("the question waits for no answer").is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,7 @@
 use super::{
     Dialing, MultiRailStream,
     dialer::{Dialer, LaneOutcome, LaneReport, Path},
+    first_messages::FirstMessages,
 };
 use crate::{
     EndpointError, OpenError, StreamOptions,
@@ -22,11 +23,13 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// Opens a stream with these lanes; see [`MultiRailStream::connect`].
+/// Opens a stream with these lanes; see [`MultiRailStream::connect`]. With first messages it
+/// carries messages ([`MultiRailMessages::connect_paired`](super::MultiRailMessages)).
 pub(super) async fn connect(
     rails: &Rails,
     lanes: &[Pair],
     options: &StreamOptions,
+    first: Option<FirstMessages>,
 ) -> Result<MultiRailStream, OpenError> {
     options.validate().map_err(EndpointError::from)?;
     let count = lanes.len() * options.parallel;
@@ -43,7 +46,7 @@ pub(super) async fn connect(
         options.transport_of(pair.theirs.address.scheme).map_err(EndpointError::from)?;
     }
     let credentials = options.security.initiator().ok_or(EndpointError::ServerSecurity)?;
-    let dialer = Dialer::new(count as u16, rails, options, credentials);
+    let dialer = Dialer::new(count as u16, rails, options, credentials, first);
     let paths: Vec<Path> = (0u16..)
         .zip(lanes.iter().cycle().take(count))
         .map(|(index, pair)| Path { index, rail: pair.ours.rail, remote: pair.theirs.address })

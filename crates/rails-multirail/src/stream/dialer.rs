@@ -2,7 +2,8 @@
 
 use super::{
     MultiRailStream, discovery,
-    join::{initiate, jitter, nonce, random, send_messages},
+    first_messages::{EarlyTurn, FirstMessages},
+    join::{Initiating, initiate, jitter, nonce, random, read_answer, send_messages},
     lane::LaneDriver,
     shared::{OpeningLane, Role, StreamShared},
     supervisor::supervise,
@@ -16,9 +17,10 @@ use rails_net::Lane;
 use rails_proto::{
     LaneAddress,
     connection::LaneId,
-    handshake::{Credentials, Hello, Joined, Purpose, StreamId},
+    handshake::{Credentials, EarlyLane, HandshakeMessage, Hello, Joined, LONGEST_PLAIN, Purpose, StreamId},
     opening::{Attempts, Race, Turn},
     redial::{Ended, Loss, Redial},
+    seal::Seals,
 };
 use std::{
     collections::BTreeMap,
@@ -67,6 +69,8 @@ pub(super) struct Dialer {
     pub(super) options: StreamOptions,
     /// The credentials of a lane that opens the stream.
     credentials: Credentials,
+    /// The first messages of a stream that carries messages.
+    first: Option<FirstMessages>,
     /// The stream, after a lane has opened it.
     opened: watch::Sender<Option<Arc<StreamShared>>>,
     race: Mutex<Race>,
@@ -92,12 +96,19 @@ struct Route {
 
 impl Dialer {
     /// A dialer for a stream of `lanes` lanes, which no lane has opened yet.
-    pub(super) fn new(lanes: u16, rails: &Rails, options: &StreamOptions, credentials: Credentials) -> Arc<Self> {
+    pub(super) fn new(
+        lanes: u16,
+        rails: &Rails,
+        options: &StreamOptions,
+        credentials: Credentials,
+        first: Option<FirstMessages>,
+    ) -> Arc<Self> {
         let dialer = Arc::new(Self {
             lanes,
             rails: rails.clone(),
             options: options.clone(),
             credentials,
+            first,
             opened: watch::Sender::new(None),
             race: Mutex::new(Race::new(usize::from(lanes))),
             turn: Notify::new(),
@@ -377,7 +388,7 @@ impl Dialer {
             };
             let attempt = tokio::select! {
                 biased;
-                attempt = self.try_to_open(path, &*connection, turn) => attempt?,
+                attempt = self.try_to_open(path, &connection, turn) => attempt?,
                 // The handshake on this connection is for a stream that loses the race.
                 _ = self.opened() => continue,
             };
@@ -404,18 +415,83 @@ impl Dialer {
         lane.ok_or(JoinError::StreamOver)
     }
 
-    /// Asks the listener for a new stream.
+    /// Asks the listener for a new stream, within the handshake's time.
     async fn try_to_open<'a>(
-        &self,
+        &'a self,
         path: Path,
-        connection: &dyn Lane,
+        connection: &Arc<dyn Lane>,
+        turn: Trying<'a>,
+    ) -> Result<Attempt<'a>, JoinError> {
+        let attempt = self.ask_to_open(path, connection, turn);
+        timeout(self.options.handshake_timeout, attempt).await.map_err(|_| JoinError::Timeout)?
+    }
+
+    async fn ask_to_open<'a>(
+        &'a self,
+        path: Path,
+        connection: &Arc<dyn Lane>,
         _turn: Trying<'a>,
     ) -> Result<Attempt<'a>, JoinError> {
         // Each attempt names a stream of its own, so the outcome of an attempt without an answer does not
         // matter.
         let id = StreamId(random().map_err(JoinError::Random)?);
-        let joined = self.shake_hands(connection, path.index, Purpose::Open, id, self.credentials.clone()).await?;
-        Ok(Attempt { id, joined, _turn })
+        let credentials = self.credentials.clone();
+        let hello = self.hello(&credentials, path.index, Purpose::Open, id)?;
+        let mut asking = Initiating::start(credentials, hello);
+        asking.prove(&**connection).await?;
+        if let Some(early_turn) = self.first.as_ref().and_then(FirstMessages::early_turn) {
+            match asking.initiator.into_early() {
+                Ok(lane) => {
+                    let lane = self.speak_early(path, id, connection, asking.messages, lane).await?;
+                    return Ok(Attempt { lane, _early_turn: Some(early_turn), _turn });
+                }
+                Err(initiator) => asking.initiator = *initiator,
+            }
+        }
+        let joined = asking.finish(&**connection).await?;
+        let lane = OpenedLane::Accepted(self.stream_over(id, joined, connection)?);
+        Ok(Attempt { lane, _early_turn: None, _turn })
+    }
+
+    /// Sends the first messages of the stream right behind the proof, and waits until the peer has
+    /// accepted the lane.
+    async fn speak_early(
+        &self,
+        path: Path,
+        id: StreamId,
+        connection: &Arc<dyn Lane>,
+        mut messages: Vec<HandshakeMessage>,
+        EarlyLane { joined, acceptance }: EarlyLane,
+    ) -> Result<OpenedLane, JoinError> {
+        let NewStream { shared, seals, confirmation } = self.stream_over(id, joined, connection)?;
+        messages.extend(confirmation);
+        let sent = send_messages(&**connection, &messages).await;
+        let lane = LaneDriver::up(shared, path.index, path.rail, connection.clone(), seals, &self.options).await;
+        let mut lane = UntakenLane(Some(lane.ok_or(JoinError::StreamOver)?));
+        if let (Some(lane), Ok(())) = (&mut lane.0, &sent) {
+            lane.send_ahead();
+        }
+        let answer = read_answer(&**connection, LONGEST_PLAIN, sent).await?;
+        // The peer expects frames, so the end of the lane tells a responder whose answer is wrong.
+        acceptance.check(&answer)?;
+        Ok(OpenedLane::Early(lane))
+    }
+
+    /// A new stream over a lane that has joined.
+    fn stream_over(&self, id: StreamId, joined: Joined, connection: &Arc<dyn Lane>) -> Result<NewStream, JoinError> {
+        let mut state = self.options.connection(joined.parameters);
+        if let Some(first) = &self.first {
+            first.queue(&mut state)?;
+        }
+        let opened_by = OpeningLane {
+            role: Role::Opened,
+            joining: joined.joining,
+            peer_certificates: joined.peer_certificates,
+            local: connection.local_addr(),
+            peer: connection.peer_addr(),
+        };
+        let shared = StreamShared::new(id, state, self.rails.clone(), opened_by, &self.options);
+        Ok(NewStream { shared, seals: joined.seals, confirmation: joined.confirmation })
     }
 
     /// Takes the new stream if no other lane was first, and confirms it to the peer.
@@ -425,42 +501,41 @@ impl Dialer {
         connection: Arc<dyn Lane>,
         attempt: Attempt<'_>,
     ) -> Result<Option<(LaneDriver, MultiRailStream)>, JoinError> {
-        let Attempt { id, joined, _turn } = attempt;
-        if self.is_open() {
+        let shared = match &attempt.lane {
+            OpenedLane::Early(lane) => lane.0.as_ref().map(|lane| lane.shared.clone()),
+            OpenedLane::Accepted(stream) => Some(stream.shared.clone()),
+        };
+        let Some(shared) = shared.filter(|_| !self.is_open()) else { return Ok(None) };
+        let failed: Vec<u16> = self.failed().keys().copied().collect();
+        shared.with(|state| {
+            (0..self.lanes).filter(|lane| !failed.contains(lane)).for_each(|lane| state.connection.dialled(lane));
+        });
+        let is_first = self.opened.send_if_modified(|opened| {
+            let is_first = opened.is_none();
+            if is_first {
+                *opened = Some(shared.clone());
+            }
+            is_first
+        });
+        if !is_first {
             return Ok(None);
         }
-        // The application's policy is made, and its transport asked, under no lock.
-        let mut state = Some(self.options.connection(joined.parameters));
-        let (local, peer) = (connection.local_addr(), connection.peer_addr());
-        let mut shared = None;
-        self.opened.send_if_modified(|opened| {
-            if opened.is_none()
-                && let Some(mut state) = state.take()
-            {
-                let failed = self.failed();
-                (0..self.lanes).filter(|lane| !failed.contains_key(lane)).for_each(|lane| state.dialled(lane));
-                let opened_by = OpeningLane {
-                    role: Role::Opened,
-                    joining: joined.joining,
-                    peer_certificates: joined.peer_certificates,
-                    local,
-                    peer,
-                };
-                *opened = Some(StreamShared::new(id, state, self.rails.clone(), opened_by, &self.options));
-                shared.clone_from(opened);
-            }
-            shared.is_some()
-        });
-        let Some(shared) = shared else { return Ok(None) };
+        if let Some(first) = &self.first {
+            first.forget();
+        }
         supervise(shared.clone());
         let stream = MultiRailStream::new(shared.clone());
+        let (seals, confirmation) = match attempt.lane {
+            OpenedLane::Early(mut lane) => return Ok(lane.0.take().map(|lane| (lane, stream))),
+            OpenedLane::Accepted(NewStream { seals, confirmation, .. }) => (seals, confirmation),
+        };
         let (index, rail) = (path.index, path.rail);
-        let lane = LaneDriver::up(shared, index, rail, connection.clone(), joined.seals, &self.options).await;
+        let lane = LaneDriver::up(shared, index, rail, connection.clone(), seals, &self.options).await;
         let lane = lane.ok_or(JoinError::StreamOver)?;
-        let confirmation: Vec<_> = joined.confirmation.into_iter().collect();
         // If the connection fails here, the lane's driver finds out, and another lane that joins confirms
         // the stream as well.
-        let sent = timeout(self.options.handshake_timeout, send_messages(&*connection, &confirmation)).await;
+        let confirmation = confirmation.as_slice();
+        let sent = timeout(self.options.handshake_timeout, send_messages(&*connection, confirmation)).await;
         if sent.is_err() {
             // The connection may have taken a part of the message, and no frame may follow that.
             let _ = connection.close_write();
@@ -490,10 +565,20 @@ impl Dialer {
         stream: StreamId,
         credentials: Credentials,
     ) -> Result<Joined, JoinError> {
-        let (mode, parameters) = (credentials.mode(), self.options.parameters());
-        let hello = Hello { mode, purpose, stream, lane, lanes: self.lanes, parameters, nonce: nonce()? };
+        let hello = self.hello(&credentials, lane, purpose, stream)?;
         let handshake = initiate(connection, credentials, hello);
         timeout(self.options.handshake_timeout, handshake).await.map_err(|_| JoinError::Timeout)?
+    }
+
+    fn hello(
+        &self,
+        credentials: &Credentials,
+        lane: u16,
+        purpose: Purpose,
+        stream: StreamId,
+    ) -> Result<Hello, JoinError> {
+        let (mode, parameters) = (credentials.mode(), self.options.parameters());
+        Ok(Hello { mode, purpose, stream, lane, lanes: self.lanes, parameters, nonce: nonce()? })
     }
 
     fn stream(&self) -> Option<Arc<StreamShared>> {
@@ -572,9 +657,36 @@ impl NextStep {
 
 /// A stream that a listener has made for a lane, and that this end has not taken yet.
 struct Attempt<'a> {
-    id: StreamId,
-    joined: Joined,
+    lane: OpenedLane,
+    _early_turn: Option<EarlyTurn<'a>>,
     _turn: Trying<'a>,
+}
+
+/// The lane of a new stream, which the peer has accepted.
+enum OpenedLane {
+    /// The lane has sent the stream's first messages.
+    Early(UntakenLane),
+    /// The lane has to be confirmed.
+    Accepted(NewStream),
+}
+
+/// A stream that no lane drives yet, with the seals and the confirmation of its first.
+struct NewStream {
+    shared: Arc<StreamShared>,
+    seals: Option<Seals>,
+    confirmation: Option<HandshakeMessage>,
+}
+
+/// A lane that has sent messages of a stream that this end has not taken. A stream that is not
+/// taken is reset, on drop: the peer's application has it.
+struct UntakenLane(Option<LaneDriver>);
+
+impl Drop for UntakenLane {
+    fn drop(&mut self) {
+        if let Some(lane) = self.0.take() {
+            lane.reset();
+        }
+    }
 }
 
 /// A lane's turn to try to open the stream, until this is dropped.

@@ -41,23 +41,64 @@ pub(crate) async fn send_messages(lane: &dyn Lane, messages: &[HandshakeMessage]
 
 /// The initiator's side.
 pub(crate) async fn initiate(lane: &dyn Lane, credentials: Credentials, hello: Hello) -> Result<Joined, JoinError> {
-    let (mut initiator, hello) = Initiator::start(credentials, hello);
-    let mut messages = vec![hello];
-    loop {
-        let sent = send_messages(lane, &messages).await;
-        // A peer that closed the connection may have sent the reason before, which can still be read.
-        let message =
-            read_message(lane, initiator.longest_next()).await.map_err(|error| sent.err().unwrap_or(error))?;
+    Initiating::start(credentials, hello).finish(lane).await
+}
+
+/// The initiator's side, with the messages that are to be sent next.
+pub(crate) struct Initiating {
+    pub(crate) initiator: Initiator,
+    pub(crate) messages: Vec<HandshakeMessage>,
+}
+
+impl Initiating {
+    pub(crate) fn start(credentials: Credentials, hello: Hello) -> Self {
+        let (initiator, hello) = Initiator::start(credentials, hello);
+        Self { initiator, messages: vec![hello] }
+    }
+
+    /// Goes on until the proof is the next message to be sent.
+    pub(crate) async fn prove(&mut self, lane: &dyn Lane) -> Result<(), JoinError> {
+        while !self.initiator.has_proved() {
+            self.exchange(lane).await?;
+        }
+        Ok(())
+    }
+
+    /// Goes on until the lane has joined.
+    pub(crate) async fn finish(mut self, lane: &dyn Lane) -> Result<Joined, JoinError> {
+        loop {
+            if let Some(joined) = self.exchange(lane).await? {
+                return Ok(joined);
+            }
+        }
+    }
+
+    /// Sends the messages, and takes the answer.
+    async fn exchange(&mut self, lane: &dyn Lane) -> Result<Option<Joined>, JoinError> {
+        let Self { initiator, messages } = self;
+        let sent = send_messages(lane, messages).await;
+        let message = read_answer(lane, initiator.longest_next(), sent).await?;
         match initiator.handle(message) {
-            Ok(InitiatorStep::Send(next)) => messages = next,
-            Ok(InitiatorStep::Joined(joined)) => return Ok(*joined),
+            Ok(InitiatorStep::Send(next)) => *messages = next,
+            Ok(InitiatorStep::Joined(joined)) => return Ok(Some(*joined)),
             Err(error) => {
                 // This end gives the error whether or not it can tell the peer.
                 let _ = send_messages(lane, &initiator.farewell(&error)).await;
                 return Err(error.into());
             }
         }
+        Ok(None)
     }
+}
+
+/// Reads the answer to messages that were `sent`, or not: a peer that closed the connection may
+/// have sent the reason before, which can still be read.
+pub(crate) async fn read_answer(
+    lane: &dyn Lane,
+    longest: usize,
+    sent: Result<(), JoinError>,
+) -> Result<HandshakeMessage, JoinError> {
+    read_message(lane, longest).await.map_err(|error| sent.err().unwrap_or(error))
 }
 
 /// A nonce for one handshake.

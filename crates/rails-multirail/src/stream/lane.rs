@@ -19,7 +19,7 @@ use std::{
     future::poll_fn,
     pin::pin,
     sync::Arc,
-    task::Poll,
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 use tokio::{runtime::Handle, task::yield_now, time::sleep};
@@ -28,8 +28,9 @@ use tokio::{runtime::Handle, task::yield_now, time::sleep};
 pub(crate) struct LaneDriver {
     pub(crate) shared: Arc<StreamShared>,
     pub(crate) lane: Arc<ActiveLane>,
-    /// The keys that seal and open the lane's frames, if the stream is encrypted.
-    seals: Option<Seals>,
+    /// The keys that seal and open the lane's frames, if the stream is encrypted. `None` once the
+    /// lane has started.
+    start: Option<Option<Seals>>,
     /// The lane's end. If the lane is dropped before it ends, its rail has stopped.
     end: Result<(), LaneError>,
 }
@@ -63,19 +64,43 @@ impl LaneDriver {
                 Err(LaneUpError::TooManyLanes) => lanes_up.changed().await.ok()?,
             }
         };
-        Some(Self { shared, lane, seals, end: Err(LaneError::RailStopped) })
+        Some(Self { shared, lane, start: Some(seals), end: Err(LaneError::RailStopped) })
     }
 
     /// Drives the lane to its end, and gives that end in the dialer's terms. Runs on the lane's
     /// rail.
     pub(crate) async fn run(mut self) -> Loss {
         let begun = Instant::now();
-        self.lane.start(arrival_waker(&self.shared, &self.lane), self.seals.take());
+        self.start();
         self.end = self.drive().await;
         let (is_leaving, is_black_hole) = self.shared.with(|StreamState { connection, .. }| {
             (connection.is_leaving(self.lane.id), connection.is_black_hole(self.lane.id))
         });
         Loss { ended: Ended::of(&self.end, is_leaving), lived: begun.elapsed(), is_black_hole }
+    }
+
+    /// Sends the frames that there are, as far as the connection takes them at once. Receives
+    /// nothing. Runs on the lane's rail.
+    pub(super) fn send_ahead(&mut self) {
+        self.start();
+        let Some(mut driving) = self.lane.drive() else { return };
+        let (driven, waker) = (driving.driven(), self.lane.task_waker());
+        driven.protocol.wake();
+        Access::on_rail(&self.shared, &self.lane).transmit(&mut Context::from_waker(&waker), driven);
+    }
+
+    /// Resets a stream that no application has at this end, as far as the connection takes the
+    /// frame at once.
+    pub(super) fn reset(mut self) {
+        self.shared.with(|state| state.connection.abort(Instant::now()));
+        self.send_ahead();
+        self.end = Ok(());
+    }
+
+    fn start(&mut self) {
+        if let Some(seals) = self.start.take() {
+            self.lane.start(arrival_waker(&self.shared, &self.lane), seals);
+        }
     }
 
     /// Moves bytes between the connection and the lane's protocol until the protocol ends.

@@ -5,6 +5,7 @@ use super::{
     accept_queue::AcceptQueue,
     admission::{Eviction, HandshakePlace, Handshakes, Opening, Streams},
     discovery,
+    io::receive,
     join::{nonce, random, read_message, send_messages},
     lane::LaneDriver,
     shared::{OpeningLane, Role, StreamShared},
@@ -29,6 +30,7 @@ use rails_proto::{
 };
 use std::{
     future::poll_fn,
+    io::IoSliceMut,
     net::SocketAddr,
     ops::Range,
     sync::{
@@ -454,7 +456,7 @@ impl ListenerShared {
                 Ok(ResponderStep::Send(next)) => messages = next,
                 Ok(ResponderStep::Proved(proved)) => return Ok(*proved),
                 Err(error) => {
-                    self.tell(lane, &responder.farewell(&error)).await;
+                    self.send_off(lane, &responder.farewell(&error)).await;
                     return Err(match error {
                         HandshakeError::NoSuchStream => self.no_such(stream),
                         error => error.into(),
@@ -521,8 +523,26 @@ impl ListenerShared {
                 Err(full) => full.refusal(),
             }
         };
-        self.tell(lane, &[HandshakeMessage::Refused(refusal)]).await;
+        self.send_off(lane, &[HandshakeMessage::Refused(refusal)]).await;
         Err(JoinError::Refusing(refusal))
+    }
+
+    /// As [`tell`](Self::tell), for a peer that may have sent its first frames right behind its
+    /// proof. The kernel resets a connection that is closed with unread bytes, and the peer may
+    /// lose the refusal with it: so the frames are thrown away first, unread.
+    async fn send_off(&self, lane: &dyn Lane, messages: &[HandshakeMessage]) {
+        self.tell(lane, messages).await;
+        let _ = lane.close_write();
+        let drain = async {
+            let (mut memory, mut left) = (vec![0; 2 << 10], MAX_THROWN_AWAY);
+            while left > 0 {
+                match receive(lane, &mut [IoSliceMut::new(&mut memory)]).await {
+                    Ok(0) | Err(_) => return,
+                    Ok(count) => left = left.saturating_sub(count),
+                }
+            }
+        };
+        let _ = timeout(LAST_LOOK, drain).await;
     }
 
     /// Tries to tell the peer why the lane may not join. The lane closes in either case.
@@ -561,11 +581,15 @@ fn send_away(lane: &dyn Lane, limit: Limit) -> JoinError {
     let refusal = Refusal::Busy(limit);
     // The kernel resets a connection that is closed with unread bytes, and the refusal may be lost with
     // it.
-    let _ = lane.try_receive(&mut [std::io::IoSliceMut::new(&mut [0; PREFIX_LEN + LONGEST_PLAIN])]);
+    let _ = lane.try_receive(&mut [IoSliceMut::new(&mut [0; PREFIX_LEN + LONGEST_PLAIN])]);
     let _ = lane.try_submit(&HandshakeMessage::Refused(refusal).encode(), &[]);
     JoinError::Refusing(refusal)
 }
 
+/// How long the listener waits for a peer that it has refused to hang up.
+const LAST_LOOK: Duration = Duration::from_secs(1);
+/// The most bytes that it throws away meanwhile.
+const MAX_THROWN_AWAY: usize = 64 << 10;
 /// The pause of a listening socket after an accept has failed, and the longest wait for a new
 /// socket's events.
 const PAUSE: Duration = Duration::from_millis(50);

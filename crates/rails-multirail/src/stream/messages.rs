@@ -1,6 +1,10 @@
 //! Messages over a stream.
 
-use super::{MultiRailStream, StreamStats, closing, lock, senders::SharedSender, shared::StreamState};
+use super::{
+    MultiRailStream, StreamStats, closing, connect, first_messages::FirstMessages, lock, senders::SharedSender,
+    shared::StreamState,
+};
+use crate::{EndpointError, OpenError, StreamOptions, rails::Rails};
 use bytes::Bytes;
 use futures_util::{Sink, Stream};
 use rails_proto::{
@@ -8,6 +12,7 @@ use rails_proto::{
     connection::{Connection, NotForMessages},
     handshake::StreamId,
     messages::{Delivery, Message, next_of_packet},
+    pairing::Pairing,
 };
 use std::{
     future::poll_fn,
@@ -109,7 +114,46 @@ impl MultiRailStream {
             used.map_err(|error| IoError::new(ErrorKind::InvalidInput, error))
         });
         outcome?;
-        let stream = Arc::new(self);
+        Ok(MultiRailMessages::of(self))
+    }
+}
+
+impl MultiRailMessages {
+    /// Opens a stream for messages with one lane for each pair, as
+    /// [`MultiRailStream::connect_paired`] does, and sends the first messages along with the
+    /// opening: with the last message of the handshake, before the peer has accepted the lane. A
+    /// peer that answers them does so a round trip earlier than if they were sent after this call.
+    ///
+    /// As always, the call returns once the peer has accepted the stream, and its errors are those
+    /// of any opening. Three things are to be known of first messages:
+    /// - They may come to the peer's application **more than once**, each time on another stream:
+    ///   an attempt to open the stream whose acceptance does not come in time is repeated, here or
+    ///   over another lane. All of these streams but one end with a reset. First messages should
+    ///   therefore ask, and change nothing. Nobody else can repeat them: see
+    ///   [`Initiator::into_early`](rails_proto::handshake::Initiator::into_early).
+    /// - With [`Security::psk`](crate::Security::psk) nothing tells an impostor before the
+    ///   acceptance, and frames are not encrypted: there the messages wait for it, and save
+    ///   nothing.
+    /// - They have at most 12 KiB in all, so that they go into the first packets of a connection.
+    ///
+    /// # Errors
+    /// As those of [`MultiRailStream::connect_paired`]; [`EndpointError::Option`] if the messages
+    /// are longer than that, or than the [send buffer](StreamOptions::send_buffer). A lane whose
+    /// peer takes no such messages fails with
+    /// [`JoinError::Messages`](crate::error::JoinError::Messages).
+    pub async fn connect_paired(
+        rails: &Rails,
+        pairing: &Pairing,
+        options: &StreamOptions,
+        first: &[(Bytes, Priority)],
+    ) -> Result<Self, OpenError> {
+        let first = FirstMessages::new(first, options).map_err(EndpointError::from)?;
+        Ok(Self::of(connect::connect(rails, &pairing.pairs, options, Some(first)).await?))
+    }
+
+    /// The messages of a stream that carries messages.
+    fn of(stream: MultiRailStream) -> Self {
+        let stream = Arc::new(stream);
         let sender = MessageSender { sender: SharedSender::new(stream.clone()) };
         let receiver = MessageReceiver {
             stream,
@@ -118,11 +162,9 @@ impl MultiRailStream {
             priority: Priority::default(),
             has_failed: false,
         };
-        Ok(MultiRailMessages { sender, receiver })
+        Self { sender, receiver }
     }
-}
 
-impl MultiRailMessages {
     /// As [`MessageSender::send`].
     ///
     /// # Errors
@@ -244,7 +286,8 @@ impl MessageSender {
         message: &mut Option<Bytes>,
         priority: Priority,
     ) -> Poll<IoResult<()>> {
-        check_length(message.as_ref().map_or(0, Bytes::len), state.connection.longest_message())?;
+        check_length(message.as_ref().map_or(0, Bytes::len), state.connection.longest_message())
+            .map_err(|error| IoError::new(ErrorKind::InvalidInput, error))?;
         ready!(self.stream().shared.poll_room(state))?;
         if let Some(message) = message.take() {
             state.connection.send(Instant::now(), priority, lock::keep(message));
@@ -387,9 +430,6 @@ impl Drop for MessageReceiver {
     }
 }
 
-fn check_length(length: usize, (longest, window): (u64, u64)) -> IoResult<()> {
-    if length as u64 <= longest {
-        return Ok(());
-    }
-    Err(IoError::new(ErrorKind::InvalidInput, MessageTooLong { length, longest, window }))
+pub(super) fn check_length(length: usize, (longest, window): (u64, u64)) -> Result<(), MessageTooLong> {
+    if length as u64 <= longest { Ok(()) } else { Err(MessageTooLong { length, longest, window }) }
 }

@@ -13,6 +13,7 @@ mod discovery;
 mod drive;
 mod driver;
 mod events;
+mod first_messages;
 mod halves;
 mod handoff;
 #[cfg(test)]
@@ -53,6 +54,7 @@ pub use listener::MultiRailListener;
 pub use messages::{MessageReceiver, MessageSender, MessageTooLong, MultiRailMessages, TrySendError};
 use rails_proto::{
     LaneAddress,
+    chunk::Priority,
     handshake::StreamId,
     pairing::{self, Pairing},
     parameters::MAX_LANES,
@@ -207,7 +209,7 @@ impl MultiRailStream {
     /// [`OpenError`] if no lane came up, or the pairing has none, or it names rails that do not
     /// exist.
     pub async fn connect_paired(rails: &Rails, pairing: &Pairing, options: &StreamOptions) -> Result<Self, OpenError> {
-        connect::connect(rails, &pairing.pairs, options).await
+        connect::connect(rails, &pairing.pairs, options, None).await
     }
 
     /// The stream's name.

@@ -4,6 +4,7 @@ mod blocked;
 mod driver;
 mod endings;
 mod faults;
+mod first_messages;
 mod halves;
 mod hostile;
 mod idle;

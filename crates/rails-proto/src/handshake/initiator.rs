@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     parameters::TransportParameters,
-    seal::{PacketRole, PacketSeals, Role, Seals},
+    seal::{self, PacketRole, PacketSeals, Role, Seals},
 };
 use bytes::Bytes;
 
@@ -51,10 +51,67 @@ enum InitiatorState {
     Greeted(Credentials),
     /// The TLS handshake is under way.
     Tls(Box<Session>, Transcript),
-    /// The initiator has sent the proof.
-    Proved { joining: Credentials, transcript: Transcript, peer_certificates: Vec<Bytes> },
+    /// The initiator has given out the proof.
+    Proved(Box<Proving>),
     /// The handshake has succeeded or failed.
     Over,
+}
+
+/// An initiator that has given out its proof.
+#[derive(Debug)]
+struct Proving {
+    joining: Credentials,
+    transcript: Transcript,
+    peer_certificates: Vec<Bytes>,
+}
+
+/// A lane that its initiator uses before the responder has accepted it
+/// ([`Initiator::into_early`]).
+#[derive(Debug)]
+pub struct EarlyLane {
+    /// The lane, as if the responder had accepted it. Its [confirmation](Joined::confirmation)
+    /// follows the proof, and frames follow the confirmation.
+    pub joined: Joined,
+    /// The check of the responder's answer, before which no frame of the responder counts.
+    pub acceptance: Acceptance,
+}
+
+/// The check of the responder's answer to a proof.
+#[derive(Debug)]
+pub struct Acceptance {
+    joining: Credentials,
+    transcript: Transcript,
+}
+
+impl Acceptance {
+    /// Takes the responder's answer to the proof.
+    ///
+    /// # Errors
+    /// [`HandshakeError`] ends the lane, as that of [`Initiator::handle`] does: the responder has
+    /// refused the lane, or its proof is wrong, or its message comes out of turn.
+    pub fn check(&self, answer: &HandshakeMessage) -> Result<(), HandshakeError> {
+        match answer {
+            HandshakeMessage::Accepted(tag) => self.transcript.verify(Role::Responder, self.joining.key(), tag),
+            HandshakeMessage::Refused(refusal) => Err(refused(*refusal, self.transcript.hello.mode)),
+            _ => Err(HandshakeError::Disorder),
+        }
+    }
+}
+
+impl Proving {
+    fn acceptance(&self) -> Acceptance {
+        Acceptance { joining: self.joining.clone(), transcript: self.transcript }
+    }
+
+    /// The lane.
+    fn join(self) -> Result<Joined, HandshakeError> {
+        let Self { joining, transcript, peer_certificates } = self;
+        let seals = transcript.seals(Role::Initiator, joining.secret())?;
+        let opens = transcript.hello.purpose == Purpose::Open;
+        let confirmation = opens.then(|| HandshakeMessage::Confirmed(transcript.confirm(joining.key())));
+        let parameters = transcript.challenge.parameters;
+        Ok(Joined { parameters, seals, joining, confirmation, peer_certificates, transcript })
+    }
 }
 
 impl Joined {
@@ -83,8 +140,11 @@ impl Initiator {
     /// peer.
     pub fn handle(&mut self, message: HandshakeMessage) -> Result<InitiatorStep, HandshakeError> {
         match (message, std::mem::replace(&mut self.state, InitiatorState::Over)) {
-            (HandshakeMessage::Refused(Refusal::Mode), _) => Err(HandshakeError::Mode { ours: self.hello.mode }),
-            (HandshakeMessage::Refused(refusal), _) => Err(HandshakeError::Refused(refusal)),
+            (answer, InitiatorState::Proved(proving)) => {
+                proving.acceptance().check(&answer)?;
+                Ok(InitiatorStep::Joined(Box::new(proving.join()?)))
+            }
+            (HandshakeMessage::Refused(refusal), _) => Err(refused(refusal, self.hello.mode)),
             (HandshakeMessage::Challenge(challenge), InitiatorState::Greeted(credentials)) => {
                 let transcript = Transcript { hello: self.hello, challenge };
                 match credentials {
@@ -113,21 +173,45 @@ impl Initiator {
                 }
                 Ok(InitiatorStep::Send(flight))
             }
-            (HandshakeMessage::Accepted(tag), InitiatorState::Proved { joining, transcript, peer_certificates }) => {
-                transcript.verify(Role::Responder, joining.key(), &tag)?;
-                let seals = transcript.seals(Role::Initiator, joining.secret())?;
-                let opens = self.hello.purpose == Purpose::Open;
-                let confirmation = opens.then(|| HandshakeMessage::Confirmed(transcript.confirm(joining.key())));
-                Ok(InitiatorStep::Joined(Box::new(Joined {
-                    parameters: transcript.challenge.parameters,
-                    seals,
-                    joining,
-                    confirmation,
-                    peer_certificates,
-                    transcript,
-                })))
-            }
             _ => Err(HandshakeError::Disorder),
+        }
+    }
+
+    /// Whether the messages of the last step end with the proof: the responder's next message says
+    /// whether it accepts the lane.
+    pub fn has_proved(&self) -> bool {
+        matches!(self.state, InitiatorState::Proved(_))
+    }
+
+    /// The lane, for an initiator that [has given out its proof](Self::has_proved) and sends the
+    /// first frames of a new stream right behind it, a round trip earlier than after the
+    /// responder's answer.
+    ///
+    /// These frames are not worth more to an attacker than later ones. A *replay* of them and of
+    /// the proof fits no other handshake: proof, confirmation and keys depend on the responder's
+    /// nonce, which is fresh. An *impostor* who answers in the responder's place cannot read them:
+    /// in mode TLS the responder has shown its certificate before, and in the encrypted mode with a
+    /// pre-shared secret the frames are sealed with keys that only an owner of the secret has.
+    /// Mode insecure protects no frame. In the mode with a pre-shared secret and without encryption
+    /// only the responder's answer tells an impostor, so that the frames have to wait for it.
+    ///
+    /// # Errors
+    /// The initiator as it was, if frames have to wait: no proof was given out, the lane opens no
+    /// stream, the mode is [`Mode::PreSharedKey`], or this build lacks the feature `encryption`
+    /// that the mode needs. [`Initiator::handle`] takes the answer then.
+    pub fn into_early(self) -> Result<EarlyLane, Box<Self>> {
+        let Self { hello, state } = self;
+        let can_seal = hello.mode == Mode::Insecure || hello.mode.is_sealed() && seal::IS_AVAILABLE;
+        match state {
+            InitiatorState::Proved(proving) if hello.purpose == Purpose::Open && can_seal => {
+                let acceptance = proving.acceptance();
+                match proving.join() {
+                    Ok(joined) => Ok(EarlyLane { joined, acceptance }),
+                    // A build that seals has made the keys.
+                    Err(_) => Err(Box::new(Self { hello, state: InitiatorState::Over })),
+                }
+            }
+            state => Err(Box::new(Self { hello, state })),
         }
     }
 
@@ -152,7 +236,14 @@ impl Initiator {
         peer_certificates: Vec<Bytes>,
     ) -> HandshakeMessage {
         let tag = transcript.prove(Role::Initiator, joining.key());
-        self.state = InitiatorState::Proved { joining, transcript, peer_certificates };
+        self.state = InitiatorState::Proved(Box::new(Proving { joining, transcript, peer_certificates }));
         HandshakeMessage::Proof(tag)
+    }
+}
+
+fn refused(refusal: Refusal, ours: Mode) -> HandshakeError {
+    match refusal {
+        Refusal::Mode => HandshakeError::Mode { ours },
+        refusal => HandshakeError::Refused(refusal),
     }
 }

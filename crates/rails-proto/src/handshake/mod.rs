@@ -6,7 +6,7 @@
 //!    | <-- Challenge(nonce_r) ------------------- |
 //!    | <-- Tls, Tls, ... -----------------------> |   in mode TLS, on the lane that opens the stream
 //!    | -- Proof = HMAC(key, "initiator" ...) ---> |   checked before anything is promised
-//!    | <-- Accepted = HMAC(key, "responder" ...)- |   checked before any byte of the stream is sent
+//!    | <-- Accepted = HMAC(key, "responder" ...)- |   checked before any byte of the stream counts
 //!    | -- Confirmed = HMAC(key, "confirmed" ..)-> |   on the lane that opens the stream, if the initiator takes the stream
 //! ```
 //! The key is the pre-shared secret, or the secret that the TLS session of the opening lane exports
@@ -18,6 +18,9 @@
 //! fresh nonces of both sides prevent replay. The responder proves itself last, so that an
 //! initiator without the secret gets no proof from which to guess it. HMAC-SHA-256: RFC 2104, FIPS
 //! 180-4.
+//!
+//! On the lane that opens a stream the initiator may send `Confirmed` and its first frames right
+//! behind the proof ([`Initiator::into_early`]), if an impostor could not read them.
 //!
 //! TLS is rustls's. It has no I/O either, but it draws its own random numbers, and asks the system
 //! for the time when it checks a certificate's dates. Everywhere else in these state machines, the
@@ -33,7 +36,7 @@ pub mod tls;
 mod transcript;
 
 pub use credentials::Credentials;
-pub use initiator::{Initiator, InitiatorStep, Joined};
+pub use initiator::{Acceptance, EarlyLane, Initiator, InitiatorStep, Joined};
 pub use lanes::LanesError;
 #[cfg(feature = "fuzzing")]
 pub(crate) use lanes::{fuzz as fuzz_lanes, fuzz_seed as fuzz_lanes_seed};

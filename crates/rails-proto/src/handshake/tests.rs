@@ -119,6 +119,105 @@ fn agree(near: Option<Seals>, far: Option<Seals>) -> bool {
     there == Ok([5; 24]) && back == Ok([6; 24])
 }
 
+/// Drives the handshake of a lane that opens a stream until the initiator gives out its proof.
+/// Gives the initiator, the proof, and the responder, which has not had the proof.
+fn up_to_proof(ours: Credentials, theirs: Credentials) -> (Initiator, HandshakeMessage, Responder) {
+    let (mut initiator, first) = Initiator::start(ours, hello(Purpose::Open));
+    let HandshakeMessage::Hello(hello) = first else { panic!("a hello comes first") };
+    let (mut responder, challenge) = Responder::start(theirs, hello, TERMS, [9; 32]).unwrap();
+    let mut to_initiator = vec![challenge];
+    for _ in 0..20 {
+        for message in std::mem::take(&mut to_initiator) {
+            let InitiatorStep::Send(mut messages) = initiator.handle(message).unwrap() else { panic!() };
+            let proof = initiator.has_proved().then(|| messages.pop().unwrap());
+            for message in messages {
+                let ResponderStep::Send(answers) = responder.handle(message).unwrap() else { panic!() };
+                to_initiator.extend(answers);
+            }
+            if let Some(proof) = proof {
+                return (initiator, proof, responder);
+            }
+        }
+    }
+    panic!("the handshake does not end");
+}
+
+fn proved(responder: &mut Responder, proof: HandshakeMessage) -> Proved {
+    match responder.handle(proof) {
+        Ok(ResponderStep::Proved(proved)) => *proved,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_lane_is_ready_before_it_is_accepted() {
+    let pem = certificate();
+    for (ours, theirs) in
+        [(Credentials::Insecure, Credentials::Insecure), (encrypted(1), encrypted(1)), (pinned(&pem), server(&pem))]
+    {
+        let mode = ours.mode();
+        let (initiator, proof, mut responder) = up_to_proof(ours, theirs);
+        let EarlyLane { joined, acceptance } = initiator.into_early().expect("frames need not wait");
+        let proved = proved(&mut responder, wired(&proof));
+        proved.confirm(&wired(&joined.confirmation.unwrap())).unwrap();
+        acceptance.check(&wired(&proved.accept)).unwrap();
+        assert_eq!(joined.parameters, TERMS);
+        assert_eq!(joined.seals.is_some(), mode.is_sealed());
+        assert!(!mode.is_sealed() || agree(joined.seals, proved.seals), "{mode}");
+    }
+}
+
+#[test]
+fn frames_that_an_impostor_could_read_wait() {
+    let (initiator, proof, mut responder) = up_to_proof(psk(1), psk(1));
+    let mut initiator = initiator.into_early().expect_err("the responder has proved nothing");
+    let accept = proved(&mut responder, proof).accept;
+    assert!(matches!(initiator.handle(accept), Ok(InitiatorStep::Joined(_))), "it goes on as if it had not asked");
+    // A lane that joins has the proof of its stream's responder, and its own answer comes before
+    // frames.
+    let (mut initiator, first) = Initiator::start(encrypted(1), hello(Purpose::Join));
+    let HandshakeMessage::Hello(hello) = first else { panic!() };
+    let (_, challenge) = Responder::start(encrypted(1), hello, TERMS, [9; 32]).unwrap();
+    initiator.handle(challenge).unwrap();
+    assert!(initiator.has_proved() && initiator.into_early().is_err());
+    let (initiator, _) = Initiator::start(Credentials::Insecure, self::hello(Purpose::Open));
+    assert!(!initiator.has_proved() && initiator.into_early().is_err(), "it has no challenge");
+}
+
+#[test]
+fn an_early_lane_hears_of_its_refusal_and_of_an_impostor() {
+    let early = || up_to_proof(encrypted(1), encrypted(2)).0.into_early().unwrap().acceptance;
+    let check = |answer: HandshakeMessage| early().check(&wired(&answer)).unwrap_err();
+    for refusal in [Refusal::Secret, Refusal::Busy(Limit::Waiting), Refusal::UnknownStream] {
+        assert_eq!(check(HandshakeMessage::Refused(refusal)), HandshakeError::Refused(refusal));
+    }
+    assert_eq!(check(HandshakeMessage::Refused(Refusal::Mode)), HandshakeError::Mode { ours: Mode::Encrypted });
+    assert_eq!(check(HandshakeMessage::Accepted([0; 32])), HandshakeError::Secret);
+    assert_eq!(check(HandshakeMessage::Confirmed([0; 32])), HandshakeError::Disorder);
+    let (_, proof, mut responder) = up_to_proof(encrypted(1), encrypted(2));
+    assert!(matches!(responder.handle(proof), Err(HandshakeError::Secret)));
+}
+
+/// A proof, a confirmation and frames fit the one nonce of the responder that they were made for.
+#[test]
+fn an_early_lane_cannot_be_replayed() {
+    let (initiator, proof, mut first) = up_to_proof(encrypted(1), encrypted(1));
+    let joined = initiator.into_early().unwrap().joined;
+    proved(&mut first, proof.clone());
+    let restart = || {
+        let hello = Hello { mode: Mode::Encrypted, ..hello(Purpose::Open) };
+        Responder::start(encrypted(1), hello, TERMS, [10; 32]).unwrap()
+    };
+    let (mut responder, challenge) = restart();
+    assert!(matches!(responder.handle(proof), Err(HandshakeError::Secret)));
+    // Even with a proof that fits.
+    let (mut fresh, _) = Initiator::start(encrypted(1), hello(Purpose::Open));
+    let Ok(InitiatorStep::Send(messages)) = fresh.handle(challenge) else { panic!() };
+    let proved = proved(&mut restart().0, messages[0].clone());
+    assert_eq!(proved.confirm(&joined.confirmation.unwrap()), Err(HandshakeError::Secret));
+    assert!(!agree(joined.seals, proved.seals), "the keys differ");
+}
+
 #[test]
 fn both_ends_with_the_same_secret_join() {
     join(psk(1), psk(1)).unwrap();

@@ -89,15 +89,15 @@ fn virtual_function_names_its_physical_one() {
 #[test]
 fn links_and_buses_from_configuration_space() {
     let tree = Tree::two_nodes();
-    let endpoint = "pci0000:00/0000:00:01.0/0000:01:00.0";
-    tree.function("pci0000:00/0000:00:01.0", &[("class", "0x060400")]).function(endpoint, &[("class", "0x020000")]);
+    const ENDPOINT: &str = "pci0000:00/0000:00:01.0/0000:01:00.0";
+    tree.function("pci0000:00/0000:00:01.0", &[("class", "0x060400")]).function(ENDPOINT, &[("class", "0x020000")]);
     let mut config = [0u8; 256];
     config[0x06] = 0x10;
     config[0x34] = 0x80;
     config[0x80..0x84].copy_from_slice(&[0x10, 0, 0x02, 0]);
     config[0x8c..0x8e].copy_from_slice(&[0x83, 0]);
     config[0x92..0x94].copy_from_slice(&[0x42, 0]);
-    tree.bytes(&format!("sys/devices/{endpoint}/config"), &config);
+    tree.bytes(&format!("sys/devices/{ENDPOINT}/config"), &config);
     let mut bridge = [0u8; 64];
     bridge[0x0e] = 1;
     bridge[0x19..0x1b].copy_from_slice(&[1, 1]);
@@ -108,6 +108,12 @@ fn links_and_buses_from_configuration_space() {
     let endpoint = function(&machine, "0000:01:00.0");
     assert_eq!(endpoint.link, Some(PciLink { speed: 5_000, width: 4 }));
     assert_eq!(endpoint.max_link, Some(PciLink { speed: 8_000, width: 8 }));
+    // A kernel of today has files for both, where there is something to say.
+    tree.file("sys/devices/pci0000:00/0000:00:01.0/power_state", "D0");
+    tree.file(&format!("sys/devices/{ENDPOINT}/power_state"), "D0");
+    let machine = tree.read().unwrap();
+    assert_eq!(function(&machine, "0000:00:01.0").bridge, None);
+    assert_eq!(function(&machine, "0000:01:00.0").link, None);
 }
 
 #[test]

@@ -103,7 +103,7 @@ pub use error::{DeclareError, Fault, ReadError, Refusal};
 pub use level::MemoryLevel;
 pub use losses::Lost;
 pub use node::{Node, NodeConfig};
-pub use order::Policy;
+pub use order::{ParsePolicyError, Policy};
 pub use presender::Presender;
 pub use reader::Reader;
 pub use request::Blocks;

@@ -1,7 +1,6 @@
 //! Regions that are read again and again.
 
-use crate::node::OpenGrid;
-use rails_array::{Region, Selection, Shape};
+use rails_array::{Grid, Layout, Region, Selection, Shape};
 
 /// Watches the reads that use the blocks of a whole array, and says when a region deserves blocks
 /// of its own.
@@ -21,7 +20,8 @@ impl Watch {
     pub(super) fn observe(
         &mut self,
         selection: &Selection,
-        grid: &OpenGrid,
+        grid: &Grid,
+        element_bytes: u64,
         max_block_bytes: u64,
     ) -> Option<(Region, Shape)> {
         let read = selection.bounds();
@@ -41,12 +41,12 @@ impl Watch {
         if self.alike < MIN_ALIKE {
             return None;
         }
-        let array = grid.layout.blocks().region();
+        let array = grid.blocks().region();
         let is_part = |axis: usize| read.shape().extents()[axis] < array.shape().extents()[axis];
         // A place that does not change along any axis needs no blocks of its own: it is in memory.
         let moves = self.fixed.contains(&false);
         let is_cut = |axis: usize| self.fixed[axis] && is_part(axis);
-        if !moves || !(0..read.rank()).any(is_cut) || !has_many_bytes_beside(selection, grid) {
+        if !moves || !(0..read.rank()).any(is_cut) || !has_many_elements_beside(selection, grid) {
             return None;
         }
         let start = (0..read.rank()).map(|axis| if is_cut(axis) { read.start()[axis] } else { array.start()[axis] });
@@ -56,20 +56,20 @@ impl Watch {
         });
         let region = Region::new(start, Shape::new(extents).ok()?).ok()?;
         self.alike = 0;
-        Some((region, block_shape(read.shape(), grid.dtype.bytes(), max_block_bytes)))
+        Some((region, block_shape(read.shape(), element_bytes, max_block_bytes)))
     }
 }
 
 /// Whether the blocks of a read are a quarter larger than the read.
-fn has_many_bytes_beside(selection: &Selection, grid: &OpenGrid) -> bool {
-    let Ok(blocks) = grid.blocks_of(selection) else { return false };
-    let bytes: u64 = blocks.map(|block| grid.block_bytes(block)).sum();
-    bytes > selection.elements() * grid.dtype.bytes() / 4 * 5
+fn has_many_elements_beside(selection: &Selection, grid: &Grid) -> bool {
+    let Ok(blocks) = grid.blocks_of_selection(selection) else { return false };
+    let elements: u64 = blocks.map(|block| grid.elements_of(block)).sum();
+    elements.saturating_mul(4) > selection.elements().saturating_mul(5)
 }
 
 /// The extents of a read, halved along the first long axis until a block is no larger than blocks
 /// usually are.
-fn block_shape(read: &Shape, element_bytes: u64, max_block_bytes: u64) -> Shape {
+pub(crate) fn block_shape(read: &Shape, element_bytes: u64, max_block_bytes: u64) -> Shape {
     let max_bytes = USUAL_BLOCK_BYTES.min(max_block_bytes);
     let mut extents = read.extents().to_vec();
     while extents.iter().product::<u64>() * element_bytes > max_bytes {

@@ -3,7 +3,7 @@
 use super::{
     Outcome, ReplayError, Setting,
     advise::{Advice, Adviser},
-    replay,
+    fitted_path, replay,
 };
 use crate::trace::{ReadOutcome, TRACE_VERSION, Told, Trace, TraceHeader, TracedArray, TracedRead};
 use rails_array::{Region, Shape};
@@ -128,6 +128,30 @@ fn a_replay_has_one_result() {
     let second = replay(&trace, &Setting::recorded(&trace), Instant::now() + Duration::from_secs(999)).unwrap();
     assert_eq!(first, second);
     assert_eq!(advise(&trace), advise(&trace));
+}
+
+#[test]
+fn a_rate_is_found_in_the_waits() {
+    for (prefetches, bytes_per_second) in [(false, 3_000_000), (false, 400_000_000), (true, 20_000_000)] {
+        let mut trace = trace([1, 91, 135], planes(), MS * 5);
+        trace.header.prefetch = prefetches;
+        let true_path = Path { bytes_per_second, ..trace.path };
+        let waits = run(&trace, |setting| setting.path = true_path).waits;
+        let mut at = MS;
+        for (read, wait) in trace.reads.iter_mut().zip(waits) {
+            (read.at, read.waited) = (at, wait);
+            at += wait + MS * 5;
+        }
+        // A site measures encoded bytes.
+        trace.path.bytes_per_second = 1_000_000;
+        let found = fitted_path(&trace, Instant::now()).unwrap();
+        let ratio = found.bytes_per_second as f64 / bytes_per_second as f64;
+        assert!((0.98..1.02).contains(&ratio) && found.round_trip == trace.path.round_trip, "{ratio} {prefetches}");
+        // Less than a round trip for each read.
+        trace.reads.iter_mut().for_each(|read| read.waited = MS);
+        trace.header.prefetch = false;
+        assert_eq!(fitted_path(&trace, Instant::now()).unwrap(), trace.path);
+    }
 }
 
 #[test]

@@ -55,7 +55,8 @@
 //!
 //! Beside them, [`pattern`] knows none of these: it says which regions will be read next, and how
 //! far ahead to bring them. [`reader`] and [`presender`] stand above both: one has the node
-//! prefetch them, the other has it send them to another node.
+//! prefetch them, the other has it send them to another node. [`rehearsal`] runs a node in virtual
+//! time over a path that is a model.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 // clippy.toml lists them. Tests read the clock once, at their start.
@@ -87,6 +88,7 @@ pub mod order;
 pub mod pattern;
 pub mod presender;
 pub mod reader;
+pub mod rehearsal;
 mod request;
 mod slots;
 pub mod stats;
@@ -101,7 +103,7 @@ pub use error::{DeclareError, Fault, ReadError, Refusal};
 pub use level::MemoryLevel;
 pub use losses::Lost;
 pub use node::{Node, NodeConfig};
-pub use order::Policy;
+pub use order::{ParsePolicyError, Policy};
 pub use presender::Presender;
 pub use reader::Reader;
 pub use request::Blocks;

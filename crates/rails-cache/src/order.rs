@@ -7,7 +7,7 @@ use crate::{
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use rails_array::PartitionIndex;
-use std::{collections::BTreeSet, hash::BuildHasher};
+use std::{collections::BTreeSet, fmt, hash::BuildHasher, str::FromStr};
 
 /// Which block goes first.
 ///
@@ -28,6 +28,36 @@ pub enum Policy {
     /// The whole future is known: a block without an expected use is not used again, and of the
     /// others that with the latest use goes first (Belady's order).
     Schedule,
+}
+
+/// A text that is no name of a policy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no policy: they are lru, mru, hinted and schedule")]
+pub struct ParsePolicyError(String);
+
+impl Policy {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Lru, Self::Mru, Self::Hinted, Self::Schedule];
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Lru => "lru",
+            Self::Mru => "mru",
+            Self::Hinted => "hinted",
+            Self::Schedule => "schedule",
+        })
+    }
+}
+
+impl FromStr for Policy {
+    type Err = ParsePolicyError;
+
+    fn from_str(text: &str) -> Result<Self, ParsePolicyError> {
+        let named = |policy: &Self| policy.to_string() == text;
+        Self::ALL.into_iter().find(named).ok_or_else(|| ParsePolicyError(text.to_owned()))
+    }
 }
 
 /// Why and when a block comes into the order.

@@ -6,6 +6,7 @@ use crate::{
     library::OpenError,
     node::{Failure, ReadingError},
     opened::OpenSite,
+    trace::{Recorder, TracedHandle},
     wire::{runs_of, split_runs},
     words::words,
 };
@@ -43,6 +44,7 @@ struct ArrayInner {
     dataset: Dataset,
     number: u32,
     grids: Grids,
+    traced: Option<Arc<TracedHandle>>,
 }
 
 /// Why a dataset has no such array, or it cannot be read.
@@ -169,7 +171,8 @@ impl Dataset {
             known: self.array_names().collect::<Vec<_>>().join(", "),
         })?;
         let grids = Grids::new(&self.site.library, &self.description, number as u32, &self.site.options);
-        Ok(Array { inner: Arc::new(ArrayInner { dataset: self.clone(), number: number as u32, grids }) })
+        let traced = self.site.recorder.as_ref().map(|recorder| recorder.handle(&self.description, number as u32));
+        Ok(Array { inner: Arc::new(ArrayInner { dataset: self.clone(), number: number as u32, grids, traced }) })
     }
 
     /// The array and the selection that a text means, such as `ozone[0:64, 3, :, 100:250]`.
@@ -269,6 +272,15 @@ impl Array {
             copy_inline(summary, inline, selection, goal);
             return Ok(());
         }
+        let traced = self.recording().map(|(recorder, handle)| recorder.begin(handle, selection));
+        let read = self.read_blocks(selection, goal).await;
+        traced.into_iter().for_each(|traced| traced.end(&read));
+        read
+    }
+
+    /// Fills `goal` with the elements of a checked selection out of blocks.
+    async fn read_blocks(&self, selection: &Selection, goal: &mut [u8]) -> Result<(), ReadError> {
+        let summary = self.summary();
         let mut view = self.inner.grids.reading(selection).map_err(|error| self.not_opened(&error))?;
         let node = self.inner.dataset.site.library.node();
         let mut read = node.read_into(view.reader(), view.grid(), selection, goal).await;
@@ -297,7 +309,10 @@ impl Array {
     /// # Errors
     /// [`TellError`] for a list that is too long or leaves the array.
     pub fn tell(&self, regions: Vec<Region>) -> Result<(), TellError> {
-        self.inner.grids.tell(regions)
+        let Some((recorder, handle)) = self.recording() else { return self.inner.grids.tell(regions) };
+        self.inner.grids.tell(regions.clone())?;
+        recorder.tell(handle, regions);
+        Ok(())
     }
 
     /// Has the nodes that serve keep the blocks of a region ready in their memory. It does not wait
@@ -336,6 +351,11 @@ impl Array {
             pattern: self.inner.grids.pattern(),
             blocks: blocks.into_iter().map(|block| grid.region(block)).zip(cached).collect(),
         })
+    }
+
+    /// The recording of reads, and this handle in it.
+    fn recording(&self) -> Option<(&Recorder, &Arc<TracedHandle>)> {
+        self.inner.dataset.site.recorder.as_ref().zip(self.inner.traced.as_ref())
     }
 
     fn summary(&self) -> &ArraySummary {

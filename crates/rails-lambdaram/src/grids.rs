@@ -1,6 +1,7 @@
 //! The divisions of one array into blocks: that of its node, and those of regions that are read
 //! again and again.
 
+mod views;
 mod watch;
 
 use crate::{
@@ -11,12 +12,16 @@ use crate::{
     wire::GridOf,
 };
 use rails_array::{Region, Selection, Shape};
-use rails_cache::pattern::{Pattern, TellError};
+use rails_cache::{
+    Policy,
+    pattern::{Pattern, TellError},
+};
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use watch::Watch;
+pub(crate) use views::{Division, Views};
+pub(crate) use watch::block_shape;
 
 /// The divisions of an array that one reader uses.
 pub(crate) struct Grids {
@@ -24,6 +29,7 @@ pub(crate) struct Grids {
     description: Arc<DatasetDescription>,
     array: u32,
     application: String,
+    policy: Policy,
     has_views: bool,
     prefetches: bool,
     state: Mutex<State>,
@@ -32,9 +38,7 @@ pub(crate) struct Grids {
 #[derive(Default)]
 struct State {
     whole: Option<View>,
-    /// The one that was used last is the last one.
-    views: Vec<View>,
-    watch: Watch,
+    views: Views<View>,
     /// A view was denied: there are no more.
     is_denied: bool,
     told: Vec<Region>,
@@ -65,6 +69,7 @@ impl Grids {
             description: Arc::clone(description),
             array,
             application: options.application.clone(),
+            policy: options.policy,
             has_views: options.views,
             prefetches: options.prefetch,
             state: Mutex::default(),
@@ -79,23 +84,19 @@ impl Grids {
     fn reading_in(&self, state: &mut State, selection: &Selection) -> Result<View, OpenError> {
         let whole = self.whole_of(state)?;
         state.views.retain(|view| !view.grid().is_denied());
-        if let Some(at) = state.views.iter().rposition(|view| view.covers(selection.bounds())) {
-            let view = state.views.remove(at);
-            state.views.push(view.clone());
+        if let Some(view) = state.views.use_for(selection.bounds()) {
             return Ok(view);
         }
         if self.has_views && !state.is_denied {
             let max_block_bytes = self.library.node().max_block_bytes();
-            let proposal = state.watch.observe(selection, whole.grid(), max_block_bytes);
+            let grid = whole.grid();
+            let proposal = state.views.propose(selection, &grid.layout, grid.dtype.bytes(), max_block_bytes);
             if let Some((region, block_shape)) = proposal {
                 // A node that has no room for blocks of their own goes on with those of the array.
                 let Ok(view) = self.open(Some(region), block_shape, Some(&whole), &state.told) else {
                     return Ok(whole);
                 };
-                if state.views.len() == MAX_VIEWS {
-                    state.views.remove(0);
-                }
-                state.views.push(view.clone());
+                state.views.add(view.clone());
                 return Ok(view);
             }
         }
@@ -116,7 +117,7 @@ impl Grids {
     pub(crate) fn of(&self, selection: &Selection) -> Result<View, OpenError> {
         let mut state = self.state();
         let whole = self.whole_of(&mut state)?;
-        Ok(state.views.iter().rev().find(|view| view.covers(selection.bounds())).cloned().unwrap_or(whole))
+        Ok(state.views.of(selection.bounds()).cloned().unwrap_or(whole))
     }
 
     /// The division of the whole array.
@@ -128,14 +129,14 @@ impl Grids {
     pub(crate) fn tell(&self, regions: Vec<Region>) -> Result<(), TellError> {
         let mut state = self.state();
         // An array that cannot be opened says so to the reads.
-        let whole = self.whole_of(&mut state).ok();
-        for view in whole.iter().chain(&state.views) {
+        let Ok(whole) = self.whole_of(&mut state) else { return Ok(()) };
+        for view in [&whole].into_iter().chain(state.views.iter()) {
             view.0.node.tell(view.reader(), regions.clone())?;
         }
         state.told = regions;
-        // The first region shows by which division all will be read, and the blocks of no other are to
-        // come.
-        if let Some(whole) = whole.filter(|whole| whole.grid().upstream.presends())
+        // The first region shows by which division all will be read, and the blocks of no other are
+        // to come.
+        if whole.grid().upstream.presends()
             && let Some(first) = state.told.first().map(|first| Selection::from(first.clone()))
         {
             let view = self.reading_in(&mut state, &first).unwrap_or(whole);
@@ -147,7 +148,7 @@ impl Grids {
     /// The pattern of the last reads.
     pub(crate) fn pattern(&self) -> Pattern {
         let state = self.state();
-        let last = state.views.last().or(state.whole.as_ref());
+        let last = state.views.iter().next_back().or(state.whole.as_ref());
         last.map_or(Pattern::Random, |view| view.0.node.pattern(view.reader()))
     }
 
@@ -169,7 +170,8 @@ impl Grids {
         told: &[Region],
     ) -> Result<View, OpenError> {
         let wanted = GridOf { region, block_shape };
-        let (grid, budget) = self.library.open(&self.description, self.array, &wanted, &self.application)?;
+        let (grid, budget) =
+            self.library.open(&self.description, self.array, &wanted, &self.application, self.policy)?;
         let node = Arc::clone(self.library.node());
         let shape = &self.description.arrays[self.array as usize].description.shape;
         let reader = node.add_reader(*budget, shape, before.map(View::reader), self.prefetches);
@@ -192,9 +194,11 @@ impl View {
     pub(crate) fn reader(&self) -> ReaderKey {
         self.0.reader
     }
+}
 
-    fn covers(&self, region: &Region) -> bool {
-        self.grid().layout.blocks().region().contains(region)
+impl Division for View {
+    fn region(&self) -> &Region {
+        self.grid().layout.blocks().region()
     }
 }
 
@@ -209,6 +213,3 @@ impl fmt::Debug for Grids {
         f.debug_struct("Grids").field("array", &self.array).finish_non_exhaustive()
     }
 }
-
-/// The views of one reader. Each has blocks of its own in memory.
-const MAX_VIEWS: usize = 8;

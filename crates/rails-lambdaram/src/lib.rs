@@ -30,7 +30,8 @@
 //! - [`catalogue`], [`storage`]: datasets in files, and the threads that read them;
 //! - `node`: the protocol of the cache under one lock, and its memory; `link`: links between nodes;
 //! - `library`: the datasets that a node knows, from files or from other nodes;
-//! - `grids`, `dataset`, `site`, `server`: the API.
+//! - `grids`, `dataset`, `site`, `server`: the API;
+//! - [`trace`], [`replay`]: the reads of a run as a file, and other settings tried on it.
 //!
 //! # Contract
 //! - All elements of a read are of one generation of the source, or the read fails with
@@ -57,11 +58,13 @@ mod link;
 mod node;
 mod opened;
 mod options;
+pub mod replay;
 mod server;
 #[cfg(test)]
 mod simulation;
 mod site;
 pub mod storage;
+pub mod trace;
 pub mod wire;
 mod words;
 

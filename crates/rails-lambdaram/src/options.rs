@@ -1,9 +1,10 @@
 //! The options of a site.
 
+use rails_cache::Policy;
 use rails_celeritas::{AdaptiveOptions, CeleritasOptions};
 use rails_multirail::{Mode, Security};
 use rails_topo::{Bandwidth, DataSize};
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 /// The options of a [`Site`](crate::Site).
 #[derive(Debug, Clone)]
@@ -19,6 +20,8 @@ pub struct SiteOptions {
     pub(crate) views: bool,
     pub(crate) prefetch: bool,
     pub(crate) presend: bool,
+    pub(crate) policy: Policy,
+    pub(crate) trace: Option<PathBuf>,
 }
 
 /// An option that a site cannot have.
@@ -58,6 +61,8 @@ impl SiteOptions {
             views: true,
             prefetch: true,
             presend: false,
+            policy: Policy::Lru,
+            trace: None,
         }
     }
 
@@ -113,6 +118,27 @@ impl SiteOptions {
     /// one node serves.
     pub fn presend(self, presend: bool) -> Self {
         Self { presend, ..self }
+    }
+
+    /// Which block goes first when the memory is full. Default: [`Policy::Lru`]. [`Policy::Mru`] is
+    /// for programs that read the same again and again, and more of it than the memory holds.
+    /// Nothing is expected of a site's blocks, so that the others are as `Lru`, and
+    /// [`Policy::Schedule`] keeps none that was used.
+    pub fn policy(self, policy: Policy) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// The file in which reads are recorded, for a [replay](crate::replay). Default: the path in
+    /// the environment variable `LRAM_TRACE`, or none; the variable is there so that programs
+    /// can be recorded unchanged. A [trace] says what is recorded. Where the file is there
+    /// already, as for the second site of a program, its name is followed by `.2`, and so on.
+    ///
+    /// Recording costs a read a few microseconds. A file that cannot be written any more is
+    /// reported once, and the reads go on.
+    ///
+    /// [trace]: crate::trace
+    pub fn trace(self, path: impl Into<PathBuf>) -> Self {
+        Self { trace: Some(path.into()), ..self }
     }
 
     /// The number of slots.

@@ -12,6 +12,7 @@ use crate::{
     node::{Node, NodeSize, SlotMemory},
     opened::OpenSite,
     storage::{Storage, StorageOptions},
+    trace::Recorder,
     wire::{NodeId, NodeStatus},
 };
 use futures_util::future::try_join_all;
@@ -186,8 +187,7 @@ impl Site {
     /// A site of a library that a test has made.
     #[cfg(test)]
     pub(crate) fn of_library(library: &Arc<Library>, address: SiteAddress, options: SiteOptions) -> Self {
-        let inner = OpenSite { library: Arc::clone(library), options, address, rails: Vec::new() };
-        Self { inner: Arc::new(inner) }
+        Self::of_parts(Arc::clone(library), options, address, Vec::new())
     }
 
     /// Ends the links to the nodes that serve, and waits until they have ended them, too, for three
@@ -206,7 +206,12 @@ impl Site {
         let storage = Storage::new(StorageOptions::default())?;
         let source = Source::Local(Local::new(&node, catalogue, storage, &Handle::current()));
         let library = Library::new(&node, source);
-        Ok(Self { inner: Arc::new(OpenSite { library, options, address, rails: Vec::new() }) })
+        Ok(Self::of_parts(library, options, address, Vec::new()))
+    }
+
+    fn of_parts(library: Arc<Library>, options: SiteOptions, address: SiteAddress, rails: Vec<Rails>) -> Self {
+        let recorder = Recorder::of(&options, &address, &library);
+        Self { inner: Arc::new(OpenSite { library, options, address, rails, recorder }) }
     }
 
     async fn of_nodes(
@@ -251,7 +256,7 @@ impl Site {
         };
         let remote = Remote::new(peers, &greeting, options.patience, options.presend, &node);
         let library = Library::new(&node, Source::Remote(remote));
-        Ok(Self { inner: Arc::new(OpenSite { library, options, address, rails: all_rails }) })
+        Ok(Self::of_parts(library, options, address, all_rails))
     }
 }
 

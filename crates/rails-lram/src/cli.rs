@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::commands::{demo, describe, explain, get, import, ls, serve, status, top, warm};
+use crate::commands::{advise, demo, describe, explain, get, import, ls, serve, status, top, trace, warm};
 #[cfg(feature = "lab")]
 use crate::lab;
 use anyhow::Result;
@@ -32,6 +32,8 @@ enum Command {
     Warm(warm::Args),
     Explain(explain::Args),
     Import(import::Args),
+    Trace(trace::Args),
+    Advise(advise::Args),
     Demo(demo::Args),
     #[cfg(feature = "lab")]
     Lab(lab::Args),
@@ -61,6 +63,8 @@ impl Cli {
             Command::Warm(args) => warm::run(args),
             Command::Explain(args) => explain::run(args),
             Command::Import(args) => import::run(args),
+            Command::Trace(args) => trace::run(args),
+            Command::Advise(args) => advise::run(args),
             Command::Demo(args) => demo::run(args),
             #[cfg(feature = "lab")]
             Command::Lab(args) => lab::run(&args),

@@ -2,8 +2,8 @@
 //!
 //! `commands` has one file for each command, and the other modules hold the parts that commands
 //! share: `site` opens addresses, `slabs` cuts a selection into pieces that fit in memory, `output`
-//! writes files, and `text` shows what a file says. `demo_data` has
-//! the file of the demo.
+//! writes files, `text` shows what a file says, and `traced` reads traces. `demo_data` has the file
+//! of the demo.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -18,5 +18,6 @@ mod site;
 mod slabs;
 mod slow_path;
 mod text;
+mod traced;
 
 pub use cli::Cli;

@@ -9,12 +9,15 @@ use rails_formats::{
 use rails_lambdaram::{
     description::{ArraySummary, DatasetDescription, DatasetEntry},
     encoding::{SUPPORTED, decode, encode},
+    replay::{Setting, replay},
+    trace::{Trace, TracedRead},
     wire::{
         BlockHeader, BudgetStatus, Denial, DenialReason, Encoding, GridOf, Handle, Hello, MAX_BLOCKS, NodeId,
         NodeStatus, ReaderFrame, RefusedReason, Run, ServerFrame, ServerMessage, Urgency, VERSION, Welcome, WireFault,
         check_description, count, runs_of, split_runs,
     },
 };
+use std::time::Instant;
 
 /// A message of a node that reads; one that is decoded is encoded to one that is equal.
 pub(crate) fn reader(data: &[u8]) {
@@ -58,6 +61,42 @@ pub(crate) fn payload(data: &[u8]) {
     let mut again = Vec::new();
     let used = encode(&block, dtype, encoding, &mut again);
     assert_eq!(decode(&again, dtype, used, block_bytes), Ok(block));
+}
+
+/// A file of recorded reads. One that is read can be replayed, or is refused.
+pub(crate) fn trace(data: &[u8]) {
+    let Ok(trace) = Trace::read(data) else { return };
+    // Small blocks of a large array are many.
+    let blocks = |read: &TracedRead| {
+        let array = &trace.arrays[read.array as usize];
+        read.selection
+            .bounds()
+            .shape()
+            .extents()
+            .iter()
+            .zip(array.block_shape.extents())
+            .fold(1, |blocks: u64, axis| blocks.saturating_mul(axis.0 / axis.1 + 2))
+    };
+    let slots = trace.header.memory_bytes / u64::from(trace.header.slot_bytes);
+    if trace.reads.iter().map(blocks).fold(0, u64::saturating_add) < 10_000 && slots < 10_000 {
+        if let Ok(outcome) = replay(&trace, &Setting::recorded(&trace), Instant::now()) {
+            assert!(outcome.waits.len() <= trace.reads.len());
+        }
+    }
+}
+
+/// A file with every kind of line.
+pub(crate) fn traces() -> Vec<Vec<u8>> {
+    let lines = [
+        r#"{"trace":{"version":1,"address":"lram://host/a","process":7,"application":"default","memory_bytes":67108864,"slot_bytes":65536,"max_block_bytes":1048576,"policy":"lru","prefetch":true,"views":true,"presend":false}}"#,
+        r#"{"path":{"round_trip_ns":19000000,"storage_latency_ns":0,"bytes_per_second":62500000}}"#,
+        r#"{"array":{"number":0,"dataset":"a","name":"u","shape":[64,36,361],"element_bytes":4,"block_shape":[1,3,361]}}"#,
+        r#"{"tell":{"at_ns":1,"handle":3,"array":0,"regions":["[0:1, 0:36, 0:361]"]}}"#,
+        r#"{"read":{"at_ns":2,"handle":3,"array":0,"selection":"[0, 0:36:3, 0:361]","waited_ns":5}}"#,
+        r#"{"read":{"at_ns":9,"handle":3,"array":0,"selection":"[1:2]","waited_ns":5,"outcome":"cancelled"}}"#,
+        r#"{"end":{"reads":2,"dropped":0,"hits":0,"ahead_hits":0,"late_ahead":0,"misses":12,"ahead_fetched":0,"pushed":0,"used":0}}"#,
+    ];
+    vec![lines.map(|line| format!("{line}\n")).concat().into_bytes()]
 }
 
 /// Every message.

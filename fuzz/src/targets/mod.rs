@@ -96,6 +96,12 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "lambdaram-reader", run: lambdaram::reader, seeds: lambdaram::reader_frames, words: &[] },
     Target { name: "lambdaram-server", run: lambdaram::server, seeds: lambdaram::server_messages, words: &[] },
     Target { name: "lambdaram-payload", run: lambdaram::payload, seeds: lambdaram::payloads, words: &[] },
+    Target {
+        name: "lambdaram-trace",
+        run: lambdaram::trace,
+        seeds: lambdaram::traces,
+        words: &["\"read\":{", "[0:1]"],
+    },
 ];
 
 /// Inputs that are text.

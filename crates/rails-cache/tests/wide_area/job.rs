@@ -1,13 +1,15 @@
 //! Jobs that read an array, and how their runs went.
 
 use rails_array::{BlockGrid, Grid, Region, Selection, Shape};
-use rails_cache::BudgetStats;
+use rails_cache::{BudgetStats, pattern::Path};
 use std::time::Duration;
 
 /// 64 steps of 36 levels of the globe, half a degree apart.
 pub(crate) const ARRAY: [u64; 4] = [64, 36, 361, 540];
 pub(crate) const ROUND_TRIP: Duration = Duration::from_millis(19);
 pub(crate) const BYTES_PER_SECOND: u64 = 500_000_000 / 8;
+pub(crate) const PATH: Path =
+    Path { round_trip: ROUND_TRIP, storage_latency: Duration::ZERO, bytes_per_second: BYTES_PER_SECOND };
 
 /// What a job reads, and how long it computes after each read.
 pub(crate) struct Job {

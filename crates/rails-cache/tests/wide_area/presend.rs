@@ -1,11 +1,11 @@
 //! Two nodes: a reader at one of them, and its data in the memory of the other one, which sends
 //! them before it is asked.
 
-use crate::job::{ARRAY, BYTES_PER_SECOND, Job, Outcome, ROUND_TRIP, on_link};
+use crate::job::{ARRAY, Job, Outcome, PATH, ROUND_TRIP, on_link};
 use rails_array::{Selection, Shape};
 use rails_cache::{
     Action, BlockId, BudgetId, DatasetId, DownstreamId, Generation, Limits, Lost, Node, NodeConfig, Policy, Presender,
-    RequestId, UpstreamId, pattern::Path,
+    RequestId, UpstreamId,
 };
 use std::{
     collections::BTreeMap,
@@ -140,7 +140,6 @@ impl Presending {
     }
 
     fn take(&mut self, event: Event) {
-        let path = Path { round_trip: ROUND_TRIP, storage_latency: Duration::ZERO, bytes_per_second: BYTES_PER_SECOND };
         match event {
             Event::Get(block) => {
                 if !self.server.is_answered_by_push(CLIENT, self.server_budget, block.index) {
@@ -149,7 +148,7 @@ impl Presending {
                 }
             }
             Event::Reading(selection) => {
-                self.presender.read(&mut self.server, &selection, &path, self.now).unwrap();
+                self.presender.read(&mut self.server, &selection, &PATH, self.now).unwrap();
             }
             Event::Credit(slots) => self.server.credited(CLIENT, self.server_budget, slots).unwrap(),
             Event::Recall => {

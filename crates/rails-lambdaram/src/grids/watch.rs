@@ -1,7 +1,6 @@
 //! Regions that are read again and again.
 
-use crate::node::OpenGrid;
-use rails_array::{Region, Selection, Shape};
+use rails_array::{Grid, Layout, Region, Selection, Shape};
 
 /// Watches the reads that use the blocks of a whole array, and says when a region deserves blocks
 /// of its own.
@@ -26,7 +25,8 @@ impl Watch {
     pub(super) fn observe(
         &mut self,
         selection: &Selection,
-        grid: &OpenGrid,
+        grid: &Grid,
+        element_bytes: u64,
         max_block_bytes: u64,
     ) -> Option<(Region, Shape)> {
         let read = selection.bounds();
@@ -43,8 +43,8 @@ impl Watch {
             }
         }
         self.last = is_dense.then(|| read.clone());
-        let blocks = grid.layout.blocks();
-        let (whole, part) = (blocks.region().shape().extents(), read.shape().extents());
+        let (blocks, part) = (grid.blocks(), read.shape().extents());
+        let whole = blocks.region().shape().extents();
         let is_part = |axis: usize| part[axis] < whole[axis];
         let is_first = !std::mem::replace(&mut self.has_begun, true);
         let is_fixed = |axis: usize| if is_first { part[axis] > 1 } else { self.fixed[axis] };
@@ -61,23 +61,23 @@ impl Watch {
         let region = Region::new(start, Shape::new(extents).ok()?).ok()?;
         // A source in chunks decodes one for all of its places, so these stay together.
         let together = blocks.block_shape().extents();
-        let block =
+        let wanted =
             (0..read.rank()).map(|axis| if is_part(axis) && part[axis] == 1 { together[axis] } else { part[axis] });
-        let block = block_shape(&Shape::new(block).ok()?, grid.dtype.bytes(), max_block_bytes);
+        let shape = block_shape(&Shape::new(wanted).ok()?, element_bytes, max_block_bytes);
         self.alike = 0;
-        Some((region, block))
+        Some((region, shape))
     }
 }
 
-/// How many times as many bytes as a read its blocks have.
-fn times_of_read(selection: &Selection, grid: &OpenGrid) -> f64 {
-    let Ok(blocks) = grid.blocks_of(selection) else { return 0.0 };
-    let bytes: u64 = blocks.map(|block| grid.block_bytes(block)).sum();
-    bytes as f64 / (selection.elements() * grid.dtype.bytes()).max(1) as f64
+/// How many times as many elements as a read its blocks have.
+fn times_of_read(selection: &Selection, grid: &Grid) -> f64 {
+    let Ok(blocks) = grid.blocks_of_selection(selection) else { return 0.0 };
+    let elements: u64 = blocks.map(|block| grid.elements_of(block)).sum();
+    elements as f64 / selection.elements().max(1) as f64
 }
 
 /// Extents, halved along the first long axis until a block is no larger than blocks usually are.
-fn block_shape(wanted: &Shape, element_bytes: u64, max_block_bytes: u64) -> Shape {
+pub(crate) fn block_shape(wanted: &Shape, element_bytes: u64, max_block_bytes: u64) -> Shape {
     let max_bytes = USUAL_BLOCK_BYTES.min(max_block_bytes);
     let mut extents = wanted.extents().to_vec();
     while extents.iter().product::<u64>() * element_bytes > max_bytes {

@@ -16,7 +16,7 @@ use crate::{
 };
 pub(crate) use local::Local;
 pub(crate) use peer::Peer;
-use rails_cache::{DeclareError, pattern::Path};
+use rails_cache::{DeclareError, Policy, pattern::Path};
 use std::{
     collections::HashMap,
     sync::{
@@ -147,6 +147,7 @@ impl Library {
         array: u32,
         grid: &GridOf,
         application: &str,
+        policy: Policy,
     ) -> Result<(Lease, BudgetLease), OpenError> {
         let generation = description.generation;
         let key = GridKey { dataset: description.name.as_str().into(), array, grid: grid.clone(), generation };
@@ -158,7 +159,7 @@ impl Library {
             Source::Simulated(source) => source.upstream(description).ok_or(OpenError::Changed)?,
         };
         let grid = self.node.open_grid(&key, &summary.description, &upstream)?;
-        let budget = self.node.budget(&grid, application)?;
+        let budget = self.node.budget(&grid, application, policy)?;
         Ok((grid, budget))
     }
 
@@ -184,7 +185,7 @@ impl Library {
         if description.generation != generation {
             return Err(OpenError::Changed.into());
         }
-        self.open(&description, array, grid, application).map_err(Denial::from)
+        self.open(&description, array, grid, application, Policy::default()).map_err(Denial::from)
     }
 
     /// Has blocks ready where they come from.

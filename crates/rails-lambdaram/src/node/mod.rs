@@ -96,13 +96,19 @@ pub(crate) enum Landed {
     Unwanted,
 }
 
+impl NodeSize {
+    /// The settings of the protocol.
+    pub(crate) fn config(self, seed: u64) -> NodeConfig {
+        let Self { slots, slot_bytes, max_block_slots } = self;
+        NodeConfig { slots, slot_bytes, max_block_slots, window_slots: (slots / 4).max(max_block_slots), seed }
+    }
+}
+
 impl Node {
     /// A node whose timeouts are kept by a task of that runtime.
     pub(crate) fn new(id: NodeId, size: NodeSize, memory: SlotMemory, seed: u64, runtime: &Handle) -> Arc<Self> {
-        let NodeSize { slots, slot_bytes, max_block_slots } = size;
-        let window_slots = (slots / 4).max(max_block_slots);
-        let config = NodeConfig { slots, slot_bytes, max_block_slots, window_slots, seed };
-        let core = Core::new(cache::Node::new(config, now()), SlotTable::new(slots));
+        let NodeSize { slots, max_block_slots, .. } = size;
+        let core = Core::new(cache::Node::new(size.config(seed), now()), SlotTable::new(slots));
         let timeout_changed = Arc::new(Notify::new());
         let node = Arc::new(Self {
             id,
@@ -174,9 +180,15 @@ impl Node {
         })
     }
 
-    /// The memory of an application for an array. An application has one budget for each array.
-    pub(crate) fn budget(self: &Arc<Self>, grid: &OpenGrid, application: &str) -> Result<BudgetLease, DeclareError> {
-        self.step(|core, _| core.budget(grid, application, Limits::default(), Policy::Lru))
+    /// The memory of an application for an array. An application has one budget for each array,
+    /// with the policy of its first reader.
+    pub(crate) fn budget(
+        self: &Arc<Self>,
+        grid: &OpenGrid,
+        application: &str,
+        policy: Policy,
+    ) -> Result<BudgetLease, DeclareError> {
+        self.step(|core, _| core.budget(grid, application, Limits::default(), policy))
     }
 
     /// A reader that watches the regions which one job reads.

@@ -5,3 +5,4 @@ mod far;
 mod local;
 mod protected;
 mod replaced;
+mod traced;

@@ -1,5 +1,6 @@
 //! The commands: one file for each.
 
+pub(crate) mod advise;
 pub(crate) mod demo;
 pub(crate) mod describe;
 pub(crate) mod explain;
@@ -9,4 +10,5 @@ pub(crate) mod ls;
 pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod top;
+pub(crate) mod trace;
 pub(crate) mod warm;

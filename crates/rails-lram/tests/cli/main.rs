@@ -3,4 +3,5 @@
 mod reading;
 mod refusals;
 mod serving;
+mod tracing;
 mod util;

@@ -41,6 +41,7 @@ pub struct ServerOptions {
     rate: Option<Bandwidth>,
     max_links: usize,
     window: DataSize,
+    patience: Duration,
 }
 
 /// Why a node cannot serve.
@@ -91,7 +92,13 @@ pub enum ServeError {
 impl ServerOptions {
     /// The defaults.
     pub fn new() -> Self {
-        Self { security: None, rate: None, max_links: 256, window: DataSize::bytes(32 << 20) }
+        Self {
+            security: None,
+            rate: None,
+            max_links: 256,
+            window: DataSize::bytes(32 << 20),
+            patience: Duration::from_secs(30),
+        }
     }
 
     /// How links are authenticated and protected. Default: addresses of this machine alone are
@@ -114,6 +121,12 @@ impl ServerOptions {
     /// The bytes that may be on their way to a peer. Default: 32 MiB, or as much as the peer takes.
     pub fn window(self, window: DataSize) -> Self {
         Self { window, ..self }
+    }
+
+    /// How long a link over rails whose lanes are all lost is kept, with the memory for what is on
+    /// its way. Default: 30 s. Its reader goes on with it if the path comes back meanwhile.
+    pub fn patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 }
 
@@ -162,7 +175,7 @@ impl Server {
         });
         if !tcp.is_empty() {
             let stream = StreamOptions::new(security.clone()).window(options.window.as_bytes());
-            let stream = stream.outage_limit(OUTAGE_LIMIT);
+            let stream = stream.outage_limit(options.patience);
             let listener = MultiRailListener::bind(&rails, &tcp[..], &stream).await?;
             server.addresses = listener.local_addrs().to_vec();
             server.tasks.push(tokio::spawn(accept_rails(Arc::clone(&gate), listener)));
@@ -284,8 +297,5 @@ fn key_of(certificates: &[bytes::Bytes]) -> Option<String> {
 fn key_of(_: &[bytes::Bytes]) -> Option<String> {
     None
 }
-
-/// A link whose lanes are all lost is kept for so long: its reader asks again over another one.
-const OUTAGE_LIMIT: Duration = Duration::from_secs(30);
 
 const CELERITAS: &str = "celeritas";

@@ -35,7 +35,7 @@ async fn show(address: &str, area: &str) -> Result<()> {
     let steps = run(&site, area, |step| {
         waited += step.waited;
         let bar = "#".repeat(step.mean as usize);
-        println!("step {:3}: mean {:5.2} m/s, waited {:6.2?} {bar}", step.number, step.mean, step.waited);
+        println!("step {:3}: mean {:5.2} m/s, waited {:>9.2?} {bar}", step.number, step.mean, step.waited);
     });
     steps.await?;
     let (mut ahead, mut asked) = (0, 0);

@@ -60,7 +60,7 @@ pub(crate) fn floats(elements: &[u8]) -> impl ExactSizeIterator<Item = f32> {
     elements.chunks_exact(4).map(|element| f32::from_ne_bytes(element.try_into().expect("four bytes")))
 }
 
-/// A file with a jet that wanders eastwards, and with ozone that lies high above the equator.
+/// A file of NetCDF-3 whose elements are formulas.
 fn made_up() -> Result<Vec<u8>> {
     let mut writer = Writer::new(Attributes::new());
     let lengths = [("time", STEPS), ("level", LEVELS.len() as u64), ("lat", ROWS), ("lon", COLUMNS)];
@@ -77,28 +77,70 @@ fn made_up() -> Result<Vec<u8>> {
     writer.variable("t2m", DataType::Float32, &surface, units("K"))?;
     let mut file = writer.header()?;
     let mut append = |values: &mut dyn Iterator<Item = f32>| file.extend(values.flat_map(f32::to_be_bytes));
-
-    let volume = Shape::new([STEPS, LEVELS.len() as u64, ROWS, COLUMNS])?;
-    let at = |place: &[u64]| {
-        let phase = (3.0 * place[3] as f32 / COLUMNS as f32 - place[0] as f32 / STEPS as f32) * TAU;
-        (place[1] as usize, latitude(place[2]), phase)
-    };
-    let jet = |latitude: f32, phase: f32| (-((latitude.abs() - 30.0 - 8.0 * phase.sin()) / 12.0).powi(2)).exp();
-    let places = || (0..volume.elements()).map(|number| at(&volume.coordinates_of(number)));
     append(&mut LEVELS.into_iter());
     append(&mut (0..ROWS).map(latitude));
-    append(&mut places().map(|(level, latitude, phase)| 5.0 + 6.0 * level as f32 * jet(latitude, phase)));
-    append(&mut places().map(|(level, latitude, phase)| 2.0 * level as f32 * jet(latitude, phase) * phase.cos()));
-    append(
-        &mut places().map(|(level, latitude, phase)| OZONE[level] * (1.0 + latitude.abs() / 90.0 + phase.sin() / 9.0)),
-    );
+    let volume = Shape::new(lengths.map(|(_, length)| length))?;
+    for formula in [Place::eastward_wind, Place::northward_wind, Place::ozone] {
+        append(&mut (0..volume.elements()).map(|number| formula(&Place::at(&volume.coordinates_of(number)))));
+    }
     let plane = Shape::new([STEPS, ROWS, COLUMNS])?;
     append(&mut (0..plane.elements()).map(|number| {
-        let place = plane.coordinates_of(number);
-        let noon = (place[2] as f32 / COLUMNS as f32 + place[0] as f32 / STEPS as f32) * TAU;
-        300.0 - 55.0 * (latitude(place[1]) / 90.0).powi(2) + 4.0 * noon.cos()
+        let at = plane.coordinates_of(number);
+        Place::at(&[at[0], 0, at[1], at[2]]).temperature()
     }));
     Ok(file)
+}
+
+/// A place on the planet at a time.
+struct Place {
+    /// The time of day as an angle.
+    time: f32,
+    level: usize,
+    /// In degrees.
+    latitude: f32,
+    /// In radians.
+    longitude: f32,
+}
+
+impl Place {
+    fn at(coordinates: &[u64]) -> Self {
+        Self {
+            time: coordinates[0] as f32 / STEPS as f32 * TAU,
+            level: coordinates[1] as usize,
+            latitude: latitude(coordinates[2]),
+            longitude: coordinates[3] as f32 / COLUMNS as f32 * TAU,
+        }
+    }
+
+    /// The angle in one of three waves, which go round the planet in three days.
+    fn phase(&self) -> f32 {
+        3.0 * self.longitude - self.time
+    }
+
+    /// The strength of the jet of each half of the planet.
+    fn jet(&self) -> f32 {
+        let distance = (self.latitude.abs() - 30.0 - 8.0 * self.phase().sin()) / 12.0;
+        (1.0 + 0.4 * self.time.sin()) * (-distance.powi(2)).exp()
+    }
+
+    fn eastward_wind(&self) -> f32 {
+        5.0 + 6.0 * self.level as f32 * self.jet()
+    }
+
+    fn northward_wind(&self) -> f32 {
+        2.0 * self.level as f32 * self.jet() * self.phase().cos()
+    }
+
+    fn ozone(&self) -> f32 {
+        OZONE[self.level] * (1.0 + self.latitude.abs() / 90.0 + self.phase().sin() / 9.0)
+    }
+
+    /// Two continents, and a day that becomes warmer.
+    fn temperature(&self) -> f32 {
+        let continents = 9.0 * (2.0 * self.longitude).cos() * self.latitude.to_radians().cos();
+        let noon = 4.0 * (self.longitude + self.time).cos();
+        298.0 - 55.0 * (self.latitude / 90.0).powi(2) + continents + noon + 2.0 * self.time / TAU
+    }
 }
 
 fn latitude(row: u64) -> f32 {

@@ -27,10 +27,10 @@ pub struct SiteOptions {
 pub enum SiteOptionError {
     /// The memory is too small to be of use, or larger than slots can be counted.
     #[error(
-        "a memory of {} is none: it has from {} to {}",
-        DataSize::bytes(*bytes),
+        "the memory for blocks has from {} to {}, and not {}",
         DataSize::bytes(min * u64::from(*slot_bytes)),
-        DataSize::bytes(max * u64::from(*slot_bytes))
+        DataSize::bytes(max * u64::from(*slot_bytes)),
+        DataSize::bytes(*bytes)
     )]
     Memory {
         /// The size in bytes.

@@ -6,7 +6,13 @@ use nix::{
     unistd::Pid,
 };
 use rails_formats::{data_type::DataType, manifest::Attributes, netcdf3::Writer};
-use std::{fs, os::unix::process::ExitStatusExt, thread::sleep, time::Duration};
+use rails_lab::Sandbox;
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
+    thread::sleep,
+    time::Duration,
+};
 
 /// Runs `get` into a new file, which has to fail with that code and words in the message.
 fn refused(data: &Data, address: &str, selection: &str, code: i32, words: &str) {
@@ -82,6 +88,7 @@ fn command_lines_that_say_too_little() {
     let wind = data.text("wind.nc");
     for (args, words) in [
         (&["get", &wind[..], "--box", "u[0]", "-o", "u.txt"][..], "the name does not say the format"),
+        (&["get", &wind, "-o", "u.nc", "--box", "u[0]", "--memory", "1MiB"], "has from 4 MiB to "),
         (&["get", &wind, "-o", "u.nc"], "--box is missing: the dataset has 3 arrays"),
         (&["status", &wind], "no node is there to be asked"),
         (&["warm", &wind], "have no node"),
@@ -97,6 +104,27 @@ fn command_lines_that_say_too_little() {
     assert_eq!(open.status.code(), Some(1));
     assert!(stderr(&open).contains("help: give --secret-file PATH at both ends"), "{}", stderr(&open));
 }
+
+#[test]
+#[ignore = "needs root: it becomes another user"]
+fn netns_threads_that_cannot_be_had_are_errors() {
+    let data = Data::new();
+    fs::set_permissions(data.path(""), PermissionsExt::from_mode(0o777)).unwrap();
+    let (wind, target) = (data.text("wind.nc"), data.text("part.raw"));
+    let get = ["get", &wind, "--box", "u[0]", "-o", &target, "--force"];
+    let codes = [1, 2, 3, 64].map(|threads| {
+        let output = Sandbox::new().user(UNUSED).max_processes(threads).output(&lram(get));
+        let said = stderr(&output);
+        assert!(!said.contains("panicked"), "{threads} threads: {said}");
+        let is_named = said.contains("RLIMIT_NPROC allows the user") && said.contains("`ulimit -u`");
+        assert!(output.status.success() || is_named, "{threads} threads: {said}");
+        output.status.code()
+    });
+    assert_eq!((codes[0], codes[3]), (Some(1), Some(0)), "{codes:?}");
+}
+
+/// A user whom no system has.
+const UNUSED: u32 = 3_650_000_054;
 
 #[test]
 fn a_signal_leaves_no_part_of_a_file() {

@@ -3,7 +3,10 @@
 use std::{
     io::{ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    sync::{Arc, Condvar, Mutex},
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -19,6 +22,7 @@ struct Line {
     target: SocketAddr,
     bytes: Mutex<Bytes>,
     changed: Condvar,
+    refuses: AtomicBool,
 }
 
 /// The bytes towards the reader, of all connections.
@@ -33,10 +37,15 @@ impl Relay {
         let target = address.trim_start_matches("lram://").parse().expect("it is one address");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port can be had");
         let address = listener.local_addr().expect("it is bound");
-        let line = Arc::new(Line { target, bytes: Mutex::new(Bytes { carried: 0, allowed }), changed: Condvar::new() });
+        let bytes = Mutex::new(Bytes { carried: 0, allowed });
+        let (changed, refuses) = Default::default();
+        let line = Arc::new(Line { target, bytes, changed, refuses });
         let own = Arc::clone(&line);
-        // It ends with the process.
-        thread::spawn(move || listener.incoming().flatten().for_each(|near| own.connect(near)));
+        // It ends with the process, if not before.
+        thread::spawn(move || {
+            let calls = listener.incoming().flatten().take_while(|_| !own.refuses.load(Ordering::SeqCst));
+            calls.for_each(|near| own.connect(near));
+        });
         Self { address, line }
     }
 
@@ -62,6 +71,14 @@ impl Relay {
         let mut bytes = self.line.bytes.lock().unwrap();
         bytes.allowed = bytes.allowed.saturating_add(more);
         self.line.changed.notify_all();
+    }
+
+    /// Refuses calls from now on, as the machine of a process does that has ended.
+    pub(crate) fn refuse(&self) {
+        self.line.refuses.store(true, Ordering::SeqCst);
+        // The thread that takes calls has ended when this one does.
+        let mut last = TcpStream::connect(self.address).expect("it listens");
+        let _ = last.read(&mut [0]);
     }
 
     /// Lets all bytes pass from now on.

@@ -57,7 +57,7 @@ impl Get {
     }
 
     /// Asserts that it ends well, with the right elements.
-    fn is_whole(self) {
+    fn ends_well(self) {
         let target = self.target.clone();
         let output = self.output();
         assert!(output.status.success(), "{}", stderr(&output));
@@ -116,7 +116,7 @@ fn another_node_goes_on_in_place_of_a_killed_one() {
     first.refuse();
     get.is_reading();
     relays.iter().for_each(Relay::open);
-    get.is_whole();
+    get.ends_well();
     assert!(second.carried() > first.carried(), "{} and {} bytes", first.carried(), second.carried());
 }
 
@@ -134,7 +134,7 @@ fn a_node_that_is_started_again_is_read_on() {
     assert_eq!(again.address, address);
     get.is_reading();
     relay.open();
-    get.is_whole();
+    get.ends_well();
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_killed_reader_is_forgotten() {
         assert!(Instant::now() < until, "the node keeps {status} and {descriptors} descriptors, not {idle}");
         sleep(Duration::from_millis(10));
     }
-    Get::start(&data, &node.dataset("noise"), "60s").is_whole();
+    Get::start(&data, &node.dataset("noise"), "60s").ends_well();
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_node_that_stands_still_is_waited_for() {
     get.is_reading();
     go_on(node.pid());
     relay.open();
-    get.is_whole();
+    get.ends_well();
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn a_reader_that_stands_still_holds_up_no_other() {
     assert!(fs::read(data.path("other.raw")).unwrap() == Data::noise());
     assert!(!get.target.exists());
     go_on(get.child.id());
-    get.is_whole();
+    get.ends_well();
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_line_that_stands_still_is_waited_for() {
         relay.allow(PART);
     }
     relay.open();
-    get.is_whole();
+    get.ends_well();
 }
 
 /// The command, run in a namespace.

@@ -95,7 +95,8 @@ fn a_killed_node_is_an_error() {
     let node = Node::start(&data.text("noise.nc"), &[]);
     let before = data.names();
     let relay = Relay::to(&node.address, PART);
-    let mut get = Get::start(&data, &relay.dataset("noise"), "500ms");
+    // Long enough for a handshake on a busy machine.
+    let mut get = Get::start(&data, &relay.dataset("noise"), "3s");
     relay.wait_until_it_stands_still();
     node.end(Signal::SIGKILL);
     relay.refuse();

@@ -48,7 +48,10 @@ impl Get {
 
     /// Asserts that it is in the middle of its read.
     fn is_reading(&mut self) {
-        assert!(self.child.try_wait().expect("it can be asked").is_none(), "it has ended");
+        if let Some(status) = self.child.try_wait().expect("it can be asked") {
+            let said = self.child.stderr.take().map(|stderr| std::io::read_to_string(stderr).expect("it is text"));
+            panic!("it has ended, with {status}: {said:?}");
+        }
         assert!(!self.target.exists(), "a file that is not whole has its name");
     }
 
@@ -248,7 +251,7 @@ fn netns_a_pulled_link_is_waited_for_and_told() {
         get.is_reading();
         get
     };
-    pulled("2s").has_failed("", &data, &before);
+    pulled("5s").has_failed("", &data, &before);
     lab.set_link_up(Side::B, 0, true).unwrap();
 
     let mut get = pulled("60s");

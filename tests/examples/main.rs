@@ -1,6 +1,7 @@
 //! Every example gives its documented result. This test compiles them in and calls them, so that it
 //! can assert their return values. `tests/netns` asserts that both lanes of a stream carry their
 //! part, over links with a rate: on loopback the rail that gets the CPU may carry all bytes.
+#![allow(clippy::duplicate_mod, reason = "each example of far arrays has the planet as a module of its own")]
 
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
 #[path = "../../examples/follow_the_interrupt.rs"]
@@ -21,6 +22,9 @@ mod metrics;
 #[path = "../../examples/netvideo.rs"]
 mod netvideo;
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
+#[path = "../../examples/ozone.rs"]
+mod ozone;
+#[allow(dead_code, reason = "an example's `main` is for those who run it")]
 #[path = "../../examples/pin_one_rail.rs"]
 mod pin_one_rail;
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
@@ -36,14 +40,21 @@ mod show_topology;
 #[path = "../../examples/stripe_a_file.rs"]
 mod stripe_a_file;
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
+#[path = "../../examples/surface_temperature.rs"]
+mod surface_temperature;
+#[allow(dead_code, reason = "an example's `main` is for those who run it")]
 #[path = "../../examples/tls.rs"]
 mod tls;
+#[allow(dead_code, reason = "an example's `main` is for those who run it")]
+#[path = "../../examples/wind_shear.rs"]
+mod wind_shear;
 
 use rails::{
     bind::thread,
     multirail::{RailId, pipeline, planner},
     topo::{Bandwidth, CpuSet, Interrupt, Nic, NodeId, Topology},
 };
+use rails_lambdaram::Site;
 use std::{fs, io::Cursor, net::TcpListener};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -194,7 +205,7 @@ fn the_list_of_examples_names_each_of_them() {
     let list = fs::read_to_string(format!("{folder}/README.md")).unwrap();
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let examples: Vec<String> = files.filter(|name| name.ends_with(".rs")).collect();
-    assert_eq!(examples.len(), 12, "an example without a test: {examples:?}");
+    assert_eq!(examples.len(), 15, "an example without a test: {examples:?}");
     for example in examples {
         assert!(list.contains(&format!("({example})")), "{example} is not listed");
         let text = fs::read_to_string(format!("{folder}/{example}")).unwrap();
@@ -325,4 +336,59 @@ async fn video_is_shown(cuda: bool) {
 async fn messages_answered_beside_large_ones() {
     let exchanged = messages::run(4, 5).await.unwrap();
     assert_eq!((exchanged.large, exchanged.bytes, exchanged.answers_took.len()), (4, 16 << 20, 5));
+}
+
+#[tokio::test]
+async fn wind_shear_of_a_globe_and_of_a_basin_is_that_of_the_file() {
+    let planet = wind_shear::planet::Planet::serve().await.unwrap();
+    let site = Site::open(&planet.address()).await.unwrap();
+    let mut means = Vec::new();
+    for area in [":, :", "26:34, ::4"] {
+        let mut steps = Vec::new();
+        wind_shear::run(&site, area, |step| steps.push((step.number, step.mean))).await.unwrap();
+        assert!(steps.iter().map(|(number, _)| *number).eq(0..24), "{steps:?}");
+        means.push(steps.iter().map(|(_, mean)| mean).sum::<f32>() / 24.0);
+    }
+    // The jet of the northern half is in the basin.
+    assert!((means[0] - 4.270).abs() < 0.001 && (means[1] - 10.801).abs() < 0.001, "{means:?}");
+    let budgets = site.status().budgets;
+    assert!(budgets.iter().any(|array| array.ahead_fetched > 0), "nothing was fetched ahead: {budgets:?}");
+    let refused = wind_shear::run(&site, "90, :", |_| ()).await.unwrap_err();
+    assert!(refused.to_string().contains("lies outside axis 2"), "{refused}");
+}
+
+#[tokio::test]
+async fn ozone_is_thickest_at_the_poles() {
+    let planet = ozone::planet::Planet::serve().await.unwrap();
+    let site = Site::open(&planet.address()).await.unwrap();
+    let layer = ozone::run(&site).await.unwrap();
+    assert_eq!((layer.rows.len(), layer.reads), (46, 46 * 24));
+    let [south, equator] = [layer.rows[0], layer.rows[22]];
+    assert_eq!((south.0, equator.0), (-90.0, -2.0));
+    // Twice as much, without the part that the equator has of the way there.
+    assert!((south.1 / equator.1 - 2.0 / (1.0 + 2.0 / 90.0)).abs() < 1e-3, "{south:?} {equator:?}");
+    assert!((equator.1 - 267.47).abs() < 0.01, "{equator:?}");
+}
+
+#[tokio::test]
+async fn surface_temperature_is_a_picture_of_the_mean() {
+    let planet = surface_temperature::planet::Planet::serve().await.unwrap();
+    let site = Site::open(&planet.address()).await.unwrap();
+    let mut means = Vec::new();
+    let picture = surface_temperature::run(&site, |picture| {
+        means.push(picture.mean());
+        Ok(())
+    });
+    let picture = picture.await.unwrap();
+    assert_eq!((means.len(), picture.steps), (24, 24));
+    // It becomes warmer.
+    assert!((means[0] - 278.852).abs() < 0.001 && (means[23] - 279.810).abs() < 0.001, "{means:?}");
+    let letters = picture.letters();
+    let rows: Vec<&str> = letters.lines().collect();
+    assert_eq!(rows.len(), 23);
+    assert_eq!(rows[0], " ".repeat(72), "{letters}");
+    assert!(rows[11].starts_with("@@@@@@%%%%%######***"), "a continent and a sea: {letters}");
+    let ppm = picture.ppm();
+    let pixels = ppm.strip_prefix(b"P6\n72 46\n255\n").unwrap();
+    assert_eq!((pixels.len(), &pixels[..3]), (72 * 46 * 3, &[0, 0, 255][..]));
 }

@@ -4,6 +4,7 @@ use nix::{
     errno::Errno,
     sys::resource::{RLIM_INFINITY, Resource, getrlimit},
 };
+use rails_topo::DataSize;
 use std::{fs, io, os::unix::net::UnixStream, path::Path};
 
 /// Adds to the error of a refused thread the limits that may be the cause: `pids.max` of the
@@ -79,8 +80,11 @@ fn limits(root: &Path, own: Own) -> String {
         }
         met.push(limit);
     }
-    met.extend(own.memory.map(|max| format!("RLIMIT_AS allows the process {max} bytes, its threads' stacks included")));
-    met.extend(own.threads.map(|max| format!("RLIMIT_NPROC allows the user {max}")));
+    met.extend(
+        own.memory
+            .map(|max| format!("RLIMIT_AS allows the process {}, its threads' stacks included", DataSize::bytes(max))),
+    );
+    met.extend(own.threads.map(|max| format!("RLIMIT_NPROC allows the user {max} (a higher `ulimit -u` allows more)")));
     let of_machine = number(&root.join("proc/sys/kernel/threads-max"));
     met.extend(of_machine.map(|max| format!("kernel.threads-max allows the machine {max}")));
     match met.is_empty() {
@@ -148,8 +152,8 @@ mod tests {
             ("sys/fs/cgroup/pids.max", "7\n"),
             ("sys/fs/cgroup/pids.current", "6\n"),
         ]);
-        let named = "`pids.max` in /sys/fs/cgroup allows 7, RLIMIT_AS allows the process 9 bytes, its threads' stacks \
-                     included, RLIMIT_NPROC allows the user 5, kernel.threads-max allows the machine 9000";
+        let named = "`pids.max` in /sys/fs/cgroup allows 7, RLIMIT_AS allows the process 9 B, its threads' stacks included, \
+                     RLIMIT_NPROC allows the user 5 (a higher `ulimit -u` allows more), kernel.threads-max allows the machine 9000";
         assert_eq!(limits(root.path(), OWN), named);
     }
 

@@ -19,6 +19,8 @@ pub mod stop;
 pub mod thread;
 
 #[cfg(feature = "flags")]
+pub mod draft;
+#[cfg(feature = "flags")]
 pub mod duration;
 #[cfg(feature = "flags")]
 pub mod logs;

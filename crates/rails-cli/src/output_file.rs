@@ -1,12 +1,12 @@
 //! Files of results: each is there as a whole, or not at all.
 
+use crate::draft::Draft;
 use std::{
     fs::{self, Metadata, OpenOptions},
     io::{self, ErrorKind, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt, fchown},
+    os::unix::fs::{MetadataExt, fchown},
     path::Path,
 };
-use tempfile::Builder;
 
 /// Writes a file in place of a former one, whose owner and mode stay. If that fails, the former
 /// file stays, or there is none.
@@ -51,13 +51,10 @@ fn is_open_file(path: &Path) -> bool {
     path.is_symlink() && ["/dev", "/proc"].iter().any(|folder| path.starts_with(folder))
 }
 
-/// Writes a file beside the path, and renames it.
+/// Puts a whole file in the place of the former one.
 fn replace(path: &Path, former: Option<&Metadata>, contents: &[u8]) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(path);
-    // The umask applies, as to any new file.
-    let create = |path: &Path| OpenOptions::new().write(true).create_new(true).mode(0o666).open(path);
-    let beside = Builder::new().prefix(".rails-").make_in(folder, create)?;
-    let mut file = beside.as_file();
+    let draft = Draft::of(path)?;
+    let mut file = draft.file();
     if let Some(former) = former {
         // A change of the owner clears permissions, so it comes first.
         fchown(file, Some(former.uid()), Some(former.gid()))?;
@@ -66,8 +63,7 @@ fn replace(path: &Path, former: Option<&Metadata>, contents: &[u8]) -> io::Resul
     file.write_all(contents)?;
     // Network file systems report a full disk only here.
     file.sync_all()?;
-    beside.persist(path).map_err(|failed| failed.error)?;
-    Ok(())
+    draft.publish(true)
 }
 
 #[cfg(test)]

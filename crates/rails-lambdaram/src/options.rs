@@ -29,7 +29,12 @@ pub struct SiteOptions {
 #[non_exhaustive]
 pub enum SiteOptionError {
     /// The memory is too small to be of use, or larger than slots can be counted.
-    #[error("a memory of {bytes} bytes has {slots} slots of {slot_bytes} bytes; it has from {min} to {max}")]
+    #[error(
+        "the memory for blocks has from {} to {}, and not {}",
+        DataSize::bytes(min * u64::from(*slot_bytes)),
+        DataSize::bytes(max * u64::from(*slot_bytes)),
+        DataSize::bytes(*bytes)
+    )]
     Memory {
         /// The size in bytes.
         bytes: u64,

@@ -43,6 +43,7 @@ pub struct ServerOptions {
     max_links: usize,
     window: DataSize,
     congestion: Option<String>,
+    patience: Duration,
 }
 
 /// Why a node cannot serve.
@@ -93,7 +94,14 @@ pub enum ServeError {
 impl ServerOptions {
     /// The defaults.
     pub fn new() -> Self {
-        Self { security: None, rate: None, max_links: 256, window: DataSize::bytes(32 << 20), congestion: None }
+        Self {
+            security: None,
+            rate: None,
+            max_links: 256,
+            window: DataSize::bytes(32 << 20),
+            patience: Duration::from_secs(30),
+            congestion: None,
+        }
     }
 
     /// How links are authenticated and protected. Default: addresses of this machine alone are
@@ -127,6 +135,12 @@ impl ServerOptions {
     /// reasons, CUBIC is slow, and BBR and Celeritas are not.
     pub fn congestion(self, name: impl Into<String>) -> Self {
         Self { congestion: Some(name.into()), ..self }
+    }
+
+    /// How long a link over rails whose lanes are all lost is kept, with the memory for what is on
+    /// its way. Default: 30 s. Its reader goes on with it if the path comes back meanwhile.
+    pub fn patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 }
 
@@ -175,7 +189,7 @@ impl Server {
         });
         if !tcp.is_empty() {
             let stream = StreamOptions::new(security.clone()).window(options.window.as_bytes());
-            let stream = stream.outage_limit(OUTAGE_LIMIT);
+            let stream = stream.outage_limit(options.patience);
             let stream = stream.transport(TcpTransport::new().congestion(options.congestion.as_deref()));
             let listener = MultiRailListener::bind(&rails, &tcp[..], &stream).await?;
             server.addresses = listener.local_addrs().to_vec();
@@ -298,8 +312,5 @@ fn key_of(certificates: &[bytes::Bytes]) -> Option<String> {
 fn key_of(_: &[bytes::Bytes]) -> Option<String> {
     None
 }
-
-/// A link whose lanes are all lost is kept for so long: its reader asks again over another one.
-const OUTAGE_LIMIT: Duration = Duration::from_secs(30);
 
 const CELERITAS: &str = "celeritas";

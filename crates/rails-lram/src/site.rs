@@ -11,7 +11,9 @@ use rails_cli::{
     stop::Stop,
     tls::{ClientTls, TlsArgs},
 };
-use rails_lambdaram::{Dataset, DescribeError, LinkError, Site, SiteAddress, SiteError, SiteOptions};
+use rails_lambdaram::{
+    Dataset, DescribeError, LinkError, Site, SiteAddress, SiteAddressError, SiteError, SiteOptionError, SiteOptions,
+};
 use rails_multirail::Security;
 use rails_topo::{Bandwidth, DataSize};
 use std::time::Duration;
@@ -159,16 +161,47 @@ impl DatasetArgs {
 pub(crate) async fn open(address: &str, options: SiteOptions) -> Result<Site> {
     match Site::open_with(address, options).await {
         Ok(site) => Ok(site),
-        Err(error @ SiteError::Security { .. }) => Err(anyhow::Error::new(error).help(SECURITY)),
-        Err(error @ (SiteError::Address(_) | SiteError::Option(_))) => Err(Helped::usage(
-            format_args!("{:#}", anyhow::Error::new(error)),
-            "an address is lram://HOST/DATASET (or HOST:PORT), or a path",
-        )),
+        Err(SiteError::Address(error)) => Err(Helped::usage(&error, mistyped(address, &error))),
         Err(error @ SiteError::Catalogue(_)) if is_like_a_host(address) => {
             let error = anyhow::Error::new(error);
-            Err(error.help(format!("it is taken for a path; the address of a node is lram://{address}")))
+            Err(error.help(format!("it is taken for a path; the address of a node is {}", with_scheme(address))))
         }
-        Err(error) => Err(anyhow::Error::new(error).context(address.to_owned())),
+        Err(error) => Err(not_opened(error, address)),
+    }
+}
+
+/// The error of a site, with a remedy.
+pub(crate) fn not_opened(error: SiteError, address: &str) -> anyhow::Error {
+    match error {
+        SiteError::Option(error @ SiteOptionError::Memory { .. }) => {
+            Helped::usage(error, "give another size by --memory, such as 256MiB")
+        }
+        SiteError::Option(error) => Helped::usage(error, "give another name by --application"),
+        error @ SiteError::Security { .. } => anyhow::Error::new(error).help(SECURITY),
+        error @ SiteError::Resolve { .. } => {
+            let error = anyhow::Error::new(error).context(address.to_owned());
+            error.help("`getent hosts HOST` says whether this machine knows a host")
+        }
+        error @ SiteError::Memory(_) => anyhow::Error::new(error).help("give less by --memory, such as 256MiB"),
+        error => anyhow::Error::new(error).context(address.to_owned()),
+    }
+}
+
+/// A remedy for a text that is no address.
+fn mistyped(address: &str, error: &SiteAddressError) -> String {
+    let (_, place) = address.split_once("://").unwrap_or(("", address));
+    let (host, dataset) = place.split_once('/').map_or((place, None), |(host, dataset)| (host, Some(dataset)));
+    match error {
+        SiteAddressError::Scheme { .. } => format!("the address of a node is lram://{place}"),
+        SiteAddressError::Host { .. } if host.is_empty() => {
+            let dataset = dataset.filter(|dataset| !dataset.is_empty()).unwrap_or("DATASET");
+            format!("the host comes before the dataset: lram://HOST/{dataset}")
+        }
+        _ if host.matches(':').count() > 1 && !host.contains(['[', ']', ',', '+']) => {
+            format!("an IPv6 address stands in brackets: lram://[{host}]{}", &place[host.len()..])
+        }
+        SiteAddressError::Port { .. } => "`lram serve` prints its address with the port".to_owned(),
+        _ => "an address is lram://HOST/DATASET (or HOST:PORT), or a path".to_owned(),
     }
 }
 
@@ -194,7 +227,14 @@ fn node_of(address: &str) -> &str {
 /// Whether a path that is not there may have been meant as a host.
 fn is_like_a_host(address: &str) -> bool {
     let host = address.split('/').next().unwrap_or(address);
-    !address.starts_with(['/', '.']) && host.contains([':', '.']) && !std::path::Path::new(address).exists()
+    let is_like = host.contains([':', '.']) || address.starts_with("lram/");
+    !address.starts_with(['/', '.']) && is_like && !std::path::Path::new(address).exists()
+}
+
+/// The address that was meant by one that lacks the scheme, or a part of it.
+fn with_scheme(address: &str) -> String {
+    let place = address.strip_prefix("lram").filter(|rest| rest.starts_with([':', '/'])).unwrap_or(address);
+    format!("lram://{}", place.trim_start_matches([':', '/']))
 }
 
 /// The remedy for a link to another machine without security.
@@ -228,5 +268,30 @@ mod tests {
     fn hosts_that_lack_their_scheme() {
         assert!(is_like_a_host("host:5726/merra") && is_like_a_host("10.0.0.1"));
         assert!(!is_like_a_host("/data/merra.toml") && !is_like_a_host("./a.nc") && !is_like_a_host("merra"));
+        for (address, meant) in [
+            ("host:5726/merra", "lram://host:5726/merra"),
+            ("lram:/host/merra", "lram://host/merra"),
+            ("lram//host/merra", "lram://host/merra"),
+            ("lram:host", "lram://host"),
+            ("lram.org/merra", "lram://lram.org/merra"),
+        ] {
+            assert!(is_like_a_host(address));
+            assert_eq!(with_scheme(address), meant);
+        }
+    }
+
+    #[test]
+    fn remedies_fit_the_mistake() {
+        for (address, remedy) in [
+            ("http://host/merra", "the address of a node is lram://host/merra"),
+            ("lram:///merra", "the host comes before the dataset: lram://HOST/merra"),
+            ("lram://", "the host comes before the dataset: lram://HOST/DATASET"),
+            ("lram://fd00::1/merra", "an IPv6 address stands in brackets: lram://[fd00::1]/merra"),
+            ("lram://host:99999/merra", "`lram serve` prints its address with the port"),
+            ("lram://a b/merra", "an address is lram://HOST/DATASET (or HOST:PORT), or a path"),
+        ] {
+            let error = address.parse::<SiteAddress>().unwrap_err();
+            assert_eq!(mistyped(address, &error), remedy);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The errors of streams, lanes and listeners.
 
-use crate::{MessageTooLong, RailId, ResolveError};
+use crate::{RailId, ResolveError};
 use rails_net::{AcceptError, BindEndError, ConnectError, ListenError};
 pub use rails_proto::lane::LaneError;
 use rails_proto::{
@@ -446,4 +446,27 @@ fn listed_contacts(contacts: &[(LaneAddress, JoinError)]) -> String {
 
 fn listed(lanes: &[Arc<FailedLane>]) -> String {
     lanes.iter().map(|lane| format!("\n  {lane}")).collect()
+}
+
+/// The error for a message that is too long for the bytes that may be on their way.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a message of {length} bytes: {window} bytes may be on their way to the peer, and a message has at most {longest}"
+)]
+pub struct MessageTooLong {
+    /// The message's length in bytes.
+    pub length: usize,
+    /// The length of the longest message that can be sent, in bytes.
+    pub longest: u64,
+    /// The most bytes that may be on their way: the peer's [window](crate::StreamOptions::window),
+    /// or this end's [`max_unacknowledged`](crate::StreamOptions::max_unacknowledged) if it is
+    /// smaller.
+    pub window: u64,
+}
+
+impl MessageTooLong {
+    /// Compares a length with the longest message and the window of a stream.
+    pub(crate) fn check(length: usize, (longest, window): (u64, u64)) -> Result<(), Self> {
+        if length as u64 <= longest { Ok(()) } else { Err(Self { length, longest, window }) }
+    }
 }

@@ -99,7 +99,10 @@ extern "C" fn wait() {
         // lock that they wait for, as that of the standard output.
         let (done, told) = mpsc::sync_channel(1);
         let tell = move || {
-            tracing::warn!(?streams, "the process ends before dropped streams have delivered their bytes");
+            tracing::warn!(
+                streams = streams.join(", "),
+                "the process ends before dropped streams have delivered their bytes"
+            );
             let _ = done.send(());
         };
         if thread::Builder::new().spawn(tell).is_ok() {

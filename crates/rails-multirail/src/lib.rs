@@ -77,8 +77,8 @@ mod stream;
 pub use adapters::StreamInfo;
 pub use addresses::{ResolveError, ToLaneAddresses, connect_first, resolve};
 pub use error::{
-    AddLaneError, BindListenerError, CloseError, EndpointError, ListenerClosed, NoTransport, OpenError, OptionError,
-    PlanLanesError, StreamError, Undelivered, UndeliveredStream,
+    AddLaneError, BindListenerError, CloseError, EndpointError, ListenerClosed, MessageTooLong, NoTransport, OpenError,
+    OptionError, PlanLanesError, StreamError, Undelivered, UndeliveredStream,
 };
 pub use follow::{FollowError, FollowOptions};
 pub use options::{Driver, Limits, StreamOptions};
@@ -110,7 +110,7 @@ pub use rails_proto::{
 pub use routes::Routes;
 pub use serve::{ServeError, Service};
 pub use stream::{
-    Decisions, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener, MultiRailMessages,
-    MultiRailStream, OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, StreamEvent, StreamStats, ThreadStats,
-    TrySendError, WriteHalf,
+    Decisions, LaneStats, MessageReceiver, MessageSender, MultiRailListener, MultiRailMessages, MultiRailStream,
+    OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, StreamEvent, StreamStats, ThreadStats, TrySendError,
+    WriteHalf,
 };

@@ -2,7 +2,7 @@
 
 use super::MemoryPolicy;
 use crate::{BindError, thread::Tid};
-use rails_topo::NodeSet;
+use rails_topo::{DataSize, NodeSet};
 use std::io;
 
 /// The error of making a buffer or a pool, of moving memory, or of reading its nodes.
@@ -25,7 +25,7 @@ pub enum MemoryError {
     },
 
     /// The request exceeds the machine's memory, even if all of it were free; no call was made.
-    #[error("{bytes} bytes are more than the {existing} bytes of memory{}", on(.nodes))]
+    #[error("{} are more than the {} of memory{}", size(*bytes), size((*existing).into()), on(.nodes))]
     BeyondMemory {
         /// The request; `u128`, because a product of two numbers may be beyond all addresses.
         bytes: u128,
@@ -46,7 +46,7 @@ pub enum MemoryError {
 
     /// There is too little free memory, so that making the pages would end in the OOM killer; no
     /// page was made.
-    #[error("{bytes} bytes are more than the {available} bytes available{}", on(.nodes))]
+    #[error("{} are more than the {} available{}", size((*bytes).into()), size((*available).into()), on(.nodes))]
     Exhausted {
         /// The part of the request without a page.
         bytes: u64,
@@ -84,7 +84,7 @@ pub enum MemoryError {
     },
 
     /// This machine has no huge pages of this size.
-    #[error("this machine has no huge pages of {bytes} bytes, but of: {existing:?}")]
+    #[error("this machine has no huge pages of {}, but of: {}", DataSize::bytes(*bytes), sizes(existing))]
     HugePageSize {
         /// The requested size.
         bytes: u64,
@@ -100,7 +100,7 @@ pub enum MemoryError {
     },
 
     /// The pages may not be locked: there is a limit for users without `CAP_IPC_LOCK`.
-    #[error("mlock of {bytes} bytes was refused; RLIMIT_MEMLOCK is {}", limit.map_or("not known".to_owned(), in_bytes))]
+    #[error("mlock of {} was refused; RLIMIT_MEMLOCK is {}", DataSize::bytes(*bytes), limit_of(*limit))]
     LockRefused {
         /// The bytes to lock.
         bytes: u64,
@@ -178,8 +178,17 @@ fn on(nodes: &Option<NodeSet>) -> String {
     nodes.as_ref().map_or(" of the machine".to_owned(), |nodes| format!(" on the nodes `{nodes}`"))
 }
 
-fn in_bytes(limit: u64) -> String {
-    format!("{limit} bytes")
+/// A size that may be beyond all addresses.
+fn size(bytes: u128) -> String {
+    u64::try_from(bytes).map_or_else(|_| format!("{bytes} B"), |bytes| DataSize::bytes(bytes).to_string())
+}
+
+fn sizes(all: &[u64]) -> String {
+    all.iter().map(|bytes| DataSize::bytes(*bytes).to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn limit_of(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "not known".to_owned(), |bytes| DataSize::bytes(bytes).to_string())
 }
 
 #[cfg(test)]
@@ -190,11 +199,13 @@ mod tests {
     fn messages_name_the_call_the_subject_and_the_limit() {
         let source = || io::Error::from_raw_os_error(libc::ENOMEM);
         let error = MemoryError::LockRefused { bytes: 4096, limit: Some(1024), source: source() };
-        assert_eq!(error.to_string(), "mlock of 4096 bytes was refused; RLIMIT_MEMLOCK is 1024 bytes");
+        assert_eq!(error.to_string(), "mlock of 4 KiB was refused; RLIMIT_MEMLOCK is 1 KiB");
         let nodes = Some("1".parse().expect("a list"));
         let error = MemoryError::Exhausted { bytes: 2, available: 1, nodes };
-        assert_eq!(error.to_string(), "2 bytes are more than the 1 bytes available on the nodes `1`");
-        let error = MemoryError::BeyondMemory { bytes: 2, existing: 1, nodes: None };
-        assert_eq!(error.to_string(), "2 bytes are more than the 1 bytes of memory of the machine");
+        assert_eq!(error.to_string(), "2 B are more than the 1 B available on the nodes `1`");
+        let error = MemoryError::BeyondMemory { bytes: 3 << 40, existing: 3 << 29, nodes: None };
+        assert_eq!(error.to_string(), "3 TiB are more than the 1.5 GiB of memory of the machine");
+        let error = MemoryError::HugePageSize { bytes: 4096, existing: vec![2 << 20, 1 << 30] };
+        assert_eq!(error.to_string(), "this machine has no huge pages of 4 KiB, but of: 2 MiB, 1 GiB");
     }
 }

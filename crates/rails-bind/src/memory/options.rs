@@ -8,7 +8,7 @@ use crate::{
     Outcome,
     sys::mapping::{Mapping, page_bytes},
 };
-use rails_topo::NodeSet;
+use rails_topo::{DataSize, NodeSet};
 use serde::{Deserialize, Serialize};
 use std::{fs, io};
 
@@ -162,8 +162,10 @@ impl BufferOptions {
     }
 
     fn map(&self, capacity: usize, shape: Shape, nodes: Option<&NodeSet>) -> Result<Mapping, MemoryError> {
-        let failed =
-            |call: &'static str| move |source| MemoryError::Call { call, subject: format!("{capacity} bytes"), source };
+        let failed = |call: &'static str| {
+            let subject = DataSize::bytes(capacity as u64).to_string();
+            move |source| MemoryError::Call { call, subject, source }
+        };
         match self.pages {
             Pages::Huge { .. } => Mapping::huge(capacity, shape.page_bytes.ilog2())
                 .map_err(failed("mmap(MAP_HUGETLB)"))

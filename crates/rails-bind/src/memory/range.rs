@@ -14,7 +14,7 @@ use crate::{
         mempolicy::RawPolicy,
     },
 };
-use rails_topo::{NodeId, NodeSet};
+use rails_topo::{DataSize, NodeId, NodeSet};
 use std::{collections::BTreeMap, io, thread, time::Duration};
 
 /// A mapping, and the units in which its pages move.
@@ -104,7 +104,7 @@ impl Range<'_> {
         self.mapping.populate(offset, bytes).map_err(|source| match source.raw_os_error() {
             Some(libc::EINVAL) => MemoryError::Unsupported { what: "MADV_POPULATE_WRITE (Linux 5.14)", source },
             _ => {
-                let subject = format!("{bytes} bytes");
+                let subject = DataSize::bytes(bytes as u64).to_string();
                 MemoryError::Call { call: "madvise(MADV_POPULATE_WRITE)", subject, source }
             }
         })

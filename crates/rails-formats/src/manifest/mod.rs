@@ -11,10 +11,11 @@ mod codec;
 mod description;
 mod keyed;
 mod object;
+mod own_weight;
 mod pieces;
 mod problem;
 mod section;
-mod weight;
+pub mod weight;
 
 pub use array::ArrayManifest;
 use array::UncheckedArray;
@@ -24,12 +25,12 @@ pub(crate) use codec::Steps;
 pub use description::ArrayDescription;
 pub use keyed::{ChunkKey, IndexPlace, KeyedChunks, Separator, Shard};
 pub use object::{ObjectPath, ObjectPathError};
+use own_weight::ManifestWeight;
 pub use pieces::{Piece, Pieces, RegionOutside};
 pub use problem::ManifestProblem;
 pub use section::{ByteRange, ChunkSource, PieceSource, Placement, Section};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
-use weight::ManifestWeight;
 
 /// The arrays of one or more files.
 ///

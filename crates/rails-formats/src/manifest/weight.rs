@@ -1,40 +1,20 @@
-//! The memory that a decoded manifest takes, counted in the encoded one.
+//! The memory that decoded values take, counted in encoded ones.
 //!
-//! An entry of one byte may take a hundred times as much in memory, so an encoded manifest is read
-//! once without keeping its entries before it is decoded. Types here have the encoding of those for
-//! which they stand, and the memory of their entries in place of the entries.
+//! An entry of one byte may take hundreds of times as much in memory, so bytes that come from
+//! elsewhere are read once without keeping their entries before they are decoded. Types here have
+//! the encoding of those for which they stand, and the memory of their entries in place of the
+//! entries.
 
-use super::{
-    array::{ArrayManifest, UncheckedArray},
-    attribute::AttributeValue,
-    codec::Codec,
-    keyed::{ChunkKey, IndexPlace},
-    section::{ByteRange, ChunkSource, Section},
-};
-use crate::data_type::{DataType, Endianness};
+use super::attribute::AttributeValue;
+use crate::data_type::DataType;
 use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, SeqAccess, Visitor},
 };
 use std::{fmt, marker::PhantomData};
 
-/// [`UncheckedManifest`](super::UncheckedManifest).
-#[derive(Deserialize)]
-pub(super) struct ManifestWeight {
-    objects: List<Text>,
-    arrays: List<ArrayWeight>,
-    attributes: AttributesWeight,
-}
-
-impl ManifestWeight {
-    /// The memory of the manifest in bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        self.objects.bytes + self.arrays.bytes + self.attributes.bytes
-    }
-}
-
-/// A value that is an entry of a list.
-trait Entry {
+/// A value that is an entry of a list, and its part of further sums over the list.
+pub trait Entry<S = ()> {
     /// The memory of the entry itself in bytes, without the memory to which it points.
     const BYTES: usize;
 
@@ -42,19 +22,40 @@ trait Entry {
     fn behind(&self) -> u64 {
         0
     }
+
+    /// Adds the entry's part of the further sums. Default: there is none.
+    fn add_to(&self, _sums: &mut S) {}
 }
 
-/// [`UncheckedArray`]. The description is in place, as it is there.
-#[derive(Deserialize)]
-struct ArrayWeight {
-    description: DescriptionWeight,
-    _along: usize,
-    sections: List<SectionWeight>,
+/// A list, as the memory of its entries.
+#[derive(Debug)]
+pub struct List<T, S = ()> {
+    /// The number of entries.
+    pub count: u64,
+    /// The memory in bytes.
+    pub bytes: u64,
+    /// Further sums over the entries.
+    pub sums: S,
+    entries: PhantomData<T>,
+}
+
+/// Text, as its memory.
+#[derive(Debug)]
+pub struct Text {
+    /// The memory in bytes.
+    pub bytes: u64,
+}
+
+/// [`Attributes`](super::Attributes).
+#[derive(Debug)]
+pub struct AttributesWeight {
+    /// The memory in bytes.
+    pub bytes: u64,
 }
 
 /// [`ArrayDescription`](super::ArrayDescription).
-#[derive(Deserialize)]
-struct DescriptionWeight {
+#[derive(Debug, Deserialize)]
+pub struct DescriptionWeight {
     name: Text,
     _dtype: DataType,
     shape: List<u64>,
@@ -63,58 +64,53 @@ struct DescriptionWeight {
     attributes: AttributesWeight,
 }
 
-/// [`Section`].
-#[derive(Deserialize)]
-struct SectionWeight {
-    _extent: u64,
-    chunk_shape: List<u64>,
-    codecs: List<CodecWeight>,
-    placement: PlacementWeight,
+impl DescriptionWeight {
+    /// The memory to which the description points, in bytes.
+    pub fn behind(&self) -> u64 {
+        let fill_value = self.fill_value.as_ref().map_or(0, |bytes| bytes.bytes);
+        self.name.bytes + self.shape.bytes + self.dimension_names.bytes + fill_value + self.attributes.bytes
+    }
+
+    /// The number of axes: the larger one, if the shape and the names differ.
+    pub fn axes(&self) -> u64 {
+        self.shape.count.max(self.dimension_names.count)
+    }
 }
 
-/// [`Placement`](super::Placement).
-#[derive(Deserialize)]
-enum PlacementWeight {
-    Regular { _object: u32, _offset: u64, strides: List<u64>, _length: u64 },
-    Listed(List<ChunkWeight>),
-    Keyed(KeyedWeight),
+impl<'de, T: Entry<S> + Deserialize<'de>, S: Default> Deserialize<'de> for List<T, S> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries<T, S>(PhantomData<(T, S)>);
+
+        impl<'de, T: Entry<S> + Deserialize<'de>, S: Default> Visitor<'de> for Entries<T, S> {
+            type Value = List<T, S>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<List<T, S>, A::Error> {
+                let mut list = List { count: 0, bytes: 0, sums: S::default(), entries: PhantomData };
+                while let Some(entry) = entries.next_element::<T>()? {
+                    if list.count == 0 {
+                        list.bytes = ALLOCATION;
+                    }
+                    list.count += 1;
+                    list.bytes += T::BYTES as u64 + entry.behind();
+                    entry.add_to(&mut list.sums);
+                }
+                Ok(list)
+            }
+        }
+
+        deserializer.deserialize_seq(Entries(PhantomData))
+    }
 }
 
-/// [`KeyedChunks`](super::KeyedChunks).
-#[derive(Deserialize)]
-struct KeyedWeight {
-    folder: Text,
-    _key: ChunkKey,
-    shard: Option<ShardWeight>,
-}
-
-/// [`Shard`](super::Shard).
-#[derive(Deserialize)]
-struct ShardWeight {
-    chunks: List<u64>,
-    _index_place: IndexPlace,
-    _has_checksum: bool,
-}
-
-/// [`Codec`].
-#[derive(Deserialize)]
-enum CodecWeight {
-    Bytes { _endianness: Endianness },
-    Transpose { order: List<usize> },
-    Shuffle { _element_bytes: u64 },
-    Gzip,
-    Zlib,
-    Zstd,
-    Blosc,
-    Crc32c,
-}
-
-/// [`ChunkSource`].
-#[derive(Deserialize)]
-enum ChunkWeight {
-    Range(#[expect(dead_code, reason = "the range is part of the encoding")] ByteRange),
-    Inline(List<u8>),
-    Missing,
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <&str>::deserialize(deserializer)?;
+        Ok(Self { bytes: if text.is_empty() { 0 } else { ALLOCATION + text.len() as u64 } })
+    }
 }
 
 /// [`AttributeValue`].
@@ -123,137 +119,6 @@ enum ValueWeight {
     Text(Text),
     Bytes(List<u8>),
     Numbers { _dtype: DataType, bytes: List<u8> },
-}
-
-impl Entry for ArrayWeight {
-    // Both are there, while arrays are checked one after the other.
-    const BYTES: usize = size_of::<UncheckedArray>() + size_of::<ArrayManifest>();
-
-    fn behind(&self) -> u64 {
-        let DescriptionWeight { name, shape, dimension_names, fill_value, attributes, .. } = &self.description;
-        let lists = shape.bytes + dimension_names.bytes + fill_value.as_ref().map_or(0, |bytes| bytes.bytes);
-        name.0 + lists + attributes.bytes + self.sections.bytes
-    }
-}
-
-impl Entry for SectionWeight {
-    // An array has the beginning of each section, too.
-    const BYTES: usize = size_of::<Section>() + size_of::<u64>();
-
-    fn behind(&self) -> u64 {
-        let chunks = match &self.placement {
-            PlacementWeight::Regular { strides, .. } => strides.bytes,
-            PlacementWeight::Listed(chunks) => chunks.bytes,
-            PlacementWeight::Keyed(chunks) => {
-                chunks.folder.0 + chunks.shard.as_ref().map_or(0, |shard| shard.chunks.bytes)
-            }
-        };
-        self.chunk_shape.bytes + self.codecs.bytes + chunks
-    }
-}
-
-impl Entry for ChunkWeight {
-    const BYTES: usize = size_of::<ChunkSource>();
-
-    fn behind(&self) -> u64 {
-        match self {
-            Self::Inline(bytes) => bytes.bytes,
-            Self::Range(_) | Self::Missing => 0,
-        }
-    }
-}
-
-impl Entry for Text {
-    const BYTES: usize = size_of::<String>();
-
-    fn behind(&self) -> u64 {
-        self.0
-    }
-}
-
-impl Entry for Option<Text> {
-    const BYTES: usize = size_of::<Option<String>>();
-
-    fn behind(&self) -> u64 {
-        self.as_ref().map_or(0, Entry::behind)
-    }
-}
-
-impl Entry for CodecWeight {
-    const BYTES: usize = size_of::<Codec>();
-
-    fn behind(&self) -> u64 {
-        match self {
-            Self::Transpose { order } => order.bytes,
-            Self::Bytes { .. }
-            | Self::Shuffle { .. }
-            | Self::Gzip
-            | Self::Zlib
-            | Self::Zstd
-            | Self::Blosc
-            | Self::Crc32c => 0,
-        }
-    }
-}
-
-impl Entry for usize {
-    const BYTES: usize = size_of::<Self>();
-}
-
-impl Entry for u64 {
-    const BYTES: usize = size_of::<Self>();
-}
-
-impl Entry for u8 {
-    const BYTES: usize = size_of::<Self>();
-}
-
-/// A list, as the memory of its entries.
-struct List<T> {
-    bytes: u64,
-    entries: PhantomData<T>,
-}
-
-impl<'de, T: Entry + Deserialize<'de>> Deserialize<'de> for List<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries<T>(PhantomData<T>);
-
-        impl<'de, T: Entry + Deserialize<'de>> Visitor<'de> for Entries<T> {
-            type Value = u64;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<u64, A::Error> {
-                let mut bytes = 0;
-                while let Some(entry) = entries.next_element::<T>()? {
-                    if bytes == 0 {
-                        bytes = ALLOCATION;
-                    }
-                    bytes += T::BYTES as u64 + entry.behind();
-                }
-                Ok(bytes)
-            }
-        }
-
-        Ok(Self { bytes: deserializer.deserialize_seq(Entries(PhantomData::<T>))?, entries: PhantomData })
-    }
-}
-
-/// Text, as its memory.
-struct Text(u64);
-
-impl<'de> Deserialize<'de> for Text {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = <&str>::deserialize(deserializer)?;
-        Ok(Self(if text.is_empty() { 0 } else { ALLOCATION + text.len() as u64 }))
-    }
-}
-
-/// [`Attributes`](super::Attributes).
-struct AttributesWeight {
-    bytes: u64,
 }
 
 impl<'de> Deserialize<'de> for AttributesWeight {
@@ -271,13 +136,13 @@ impl<'de> Deserialize<'de> for AttributesWeight {
                 let mut bytes = 0;
                 while let Some((name, value)) = values.next_entry::<Text, ValueWeight>()? {
                     let behind = match value {
-                        ValueWeight::Text(text) => text.0,
+                        ValueWeight::Text(text) => text.bytes,
                         ValueWeight::Bytes(list) | ValueWeight::Numbers { bytes: list, .. } => list.bytes,
                     };
                     // A node of the map has 11 places, of which at least 5 are taken, or it is the only one.
                     let place = size_of::<(String, AttributeValue)>() as u64;
                     bytes += if bytes == 0 { 11 * place + ALLOCATION } else { 3 * place };
-                    bytes += name.0 + behind;
+                    bytes += name.bytes + behind;
                 }
                 Ok(bytes)
             }
@@ -287,109 +152,34 @@ impl<'de> Deserialize<'de> for AttributesWeight {
     }
 }
 
+impl Entry for Text {
+    const BYTES: usize = size_of::<String>();
+
+    fn behind(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Entry for Option<Text> {
+    const BYTES: usize = size_of::<Option<String>>();
+
+    fn behind(&self) -> u64 {
+        self.as_ref().map_or(0, |text| text.bytes)
+    }
+}
+
+impl Entry for usize {
+    const BYTES: usize = size_of::<Self>();
+}
+
+impl Entry for u64 {
+    const BYTES: usize = size_of::<Self>();
+}
+
+impl Entry for u8 {
+    const BYTES: usize = size_of::<Self>();
+}
+
 /// The memory that an allocation takes beside its bytes: glibc's has a word before it, and a
 /// multiple of 16 bytes.
 const ALLOCATION: u64 = 16;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::manifest::{
-        ArrayDescription, Attributes, KeyedChunks, Manifest, ManifestError, ObjectPath, Placement, Separator, Shard,
-    };
-    use allocation_counter::measure;
-    use rails_array::Shape;
-
-    fn attributes(count: usize) -> Attributes {
-        let value = |number: usize| match number % 4 {
-            0 => AttributeValue::Text("K".repeat(number % 7)),
-            1 => AttributeValue::Bytes(vec![0xe9; number % 5]),
-            _ => AttributeValue::Numbers { dtype: DataType::Int16, bytes: vec![7; number % 9] },
-        };
-        (0..count).map(|number| (format!("a{number}"), value(number))).collect()
-    }
-
-    fn array(number: usize, sections: usize, chunks: usize, attribute_count: usize) -> ArrayManifest {
-        let section = |number: usize| Section {
-            extent: chunks as u64,
-            chunk_shape: Shape::new([1, 1]).unwrap(),
-            codecs: vec![Codec::Bytes { endianness: Endianness::Big }],
-            placement: match number % 2 {
-                0 => Placement::Regular { object: 0, offset: 7, strides: vec![2, 0], length: 2 },
-                _ => Placement::Listed((0..chunks).map(chunk).collect()),
-            },
-        };
-        let description = ArrayDescription {
-            name: format!("v{number}"),
-            dtype: DataType::Int16,
-            shape: Shape::new([(sections * chunks) as u64, 1]).unwrap(),
-            dimension_names: vec![Some("time".into()), None],
-            fill_value: Some(vec![1, 2]),
-            attributes: attributes(attribute_count),
-        };
-        ArrayManifest::new(description, 0, (0..sections).map(section).collect()).unwrap()
-    }
-
-    fn keyed(sections: usize, codecs: Vec<Codec>) -> ArrayManifest {
-        let section = || Section {
-            extent: 1,
-            chunk_shape: Shape::new([1, 1]).unwrap(),
-            codecs: codecs.clone(),
-            placement: Placement::Keyed(KeyedChunks {
-                folder: ObjectPath::new("a.zarr/v").unwrap(),
-                key: ChunkKey::Default(Separator::Slash),
-                shard: Some(Shard { chunks: vec![1, 2], index_place: IndexPlace::End, has_checksum: true }),
-            }),
-        };
-        let description = ArrayDescription {
-            shape: Shape::new([sections as u64, 1]).unwrap(),
-            ..array(0, 1, 1, 0).description().clone()
-        };
-        ArrayManifest::new(description, 0, (0..sections).map(|_| section()).collect()).unwrap()
-    }
-
-    fn chunk(number: usize) -> ChunkSource {
-        match number % 3 {
-            0 => ChunkSource::Range(ByteRange { object: 0, offset: number as u64, length: 2 }),
-            1 => ChunkSource::Inline(vec![1, 2]),
-            _ => ChunkSource::Missing,
-        }
-    }
-
-    #[test]
-    fn weights_are_at_least_the_memory() {
-        let many = |count| (0..count).map(|number| array(number, 2, 3, 2)).collect();
-        let objects = |count| (0..count).map(|number| ObjectPath::new(format!("{number}.nc")).unwrap()).collect();
-        let codecs = vec![
-            Codec::Transpose { order: vec![1, 0] },
-            Codec::Transpose { order: vec![0, 1] },
-            Codec::Bytes { endianness: Endianness::Little },
-            Codec::Shuffle { element_bytes: 2 },
-            Codec::Gzip,
-            Codec::Zstd,
-            Codec::Blosc,
-            Codec::Crc32c,
-        ];
-        let manifests = [
-            Manifest::new(objects(500), vec![], Attributes::new()),
-            Manifest::new(objects(1), many(100), attributes(1)),
-            Manifest::new(objects(1), vec![array(0, 300, 1, 0)], attributes(11)),
-            Manifest::new(objects(1), vec![array(0, 2, 1000, 0)], Attributes::new()),
-            Manifest::new(objects(1), vec![array(0, 1, 1, 700)], attributes(300)),
-            Manifest::new(vec![], vec![keyed(300, codecs)], Attributes::new()),
-        ];
-        for manifest in manifests {
-            let manifest = manifest.unwrap();
-            let bytes = manifest.encode();
-            let weight = postcard::from_bytes::<ManifestWeight>(&bytes[1..]).unwrap().bytes();
-            let mut decoded = None;
-            let used = measure(|| decoded = Some(Manifest::decode(&bytes).unwrap()));
-            assert_eq!(decoded, Some(manifest));
-            assert!(used.bytes_current as u64 <= weight, "{used:?} of {weight}");
-            assert!(used.bytes_max <= 3 * weight, "{used:?} of {weight}");
-            assert!(Manifest::decode_within(&bytes, weight).is_ok());
-            let error = Manifest::decode_within(&bytes, weight - 1);
-            assert_eq!(error, Err(ManifestError::TooLarge { bytes: weight }));
-        }
-    }
-}

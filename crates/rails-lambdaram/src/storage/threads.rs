@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{catalogue::PublishedDataset, wire::Urgency};
 use rails_array::Region;
+use rails_bind::limits::name_thread_limits;
 use rails_formats::{
     plan::{MergeLimits, RegionPlan, plan_region},
     reader::{NoThread, PlanFiles, PoolOptions, ReadPool, Reading},
@@ -20,7 +21,7 @@ use rails_formats::{
 use std::{
     cell::Cell,
     collections::HashMap,
-    fmt,
+    fmt, io,
     num::NonZeroUsize,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -59,8 +60,13 @@ impl Storage {
             ReadPool::new(&PoolOptions::default().threads(options.threads).max_plans(max_plans).on_start(move |_| {
                 IS_OWN.set(true);
                 bound.bind_thread();
-            }))?;
-        let (threads, refused_threads) = (pool.threads(), pool.refusal().map(ToString::to_string));
+            }));
+        let pool = pool.map_err(|refused| name_thread_limits(refused.error))?;
+        let refused_threads = pool.refusal().map(|error| {
+            let error = error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error);
+            name_thread_limits(error).to_string()
+        });
+        let threads = pool.threads();
         if let Some(refusal) = &refused_threads {
             tracing::warn!(threads, wanted = options.threads, refusal, "some reading threads are refused");
         }
@@ -71,7 +77,7 @@ impl Storage {
             IS_OWN.set(true);
             begin_reads(&beginner, pool);
         };
-        let beginner = thread::Builder::new().name("reads".into()).spawn(run)?;
+        let beginner = thread::Builder::new().name("reads".into()).spawn(run).map_err(name_thread_limits)?;
         Ok(Self { shared, threads, refused_threads, beginner: Some(beginner) })
     }
 

@@ -23,7 +23,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     dataset: DatasetArgs,
     /// The box, such as 'ozone[0:64, 3, :, 100:250]' [default: all of the only array]
-    #[arg(long = "box", value_name = "BOX")]
+    #[arg(long = "box", value_name = "BOX", value_parser = super::get::is_box)]
     selection: Option<String>,
     /// List the blocks, too
     #[arg(long)]

@@ -6,14 +6,14 @@ use crate::{
     slabs::Slabs,
 };
 use anyhow::{Result, bail};
-use rails_array::{Region, Selection};
+use rails_array::{Region, Selection, SelectionText, SelectionTextError};
 use rails_cli::{
     bar::{self, Bar},
     exit::{Exit, Help, Helped},
     size,
     thread::block_on,
 };
-use rails_lambdaram::{Array, Dataset};
+use rails_lambdaram::{Array, Dataset, SelectError};
 use rails_topo::DataSize;
 use std::{
     io::{IsTerminal, stderr},
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     dataset: DatasetArgs,
     /// The box, such as 'ozone[0:64, 3, :, 100:250]' [default: all of the only array]
-    #[arg(long = "box", value_name = "BOX")]
+    #[arg(long = "box", value_name = "BOX", value_parser = is_box)]
     selection: Option<String>,
     /// The file; its name ends with .nc, .npy or .raw, or --format says what it is. `-` is stdout,
     /// raw
@@ -107,9 +107,16 @@ pub(super) fn select(dataset: &Dataset, text: Option<&str>) -> Result<(Array, Se
     };
     let Some(text) = text else { return whole() };
     dataset.select(text).map_err(|error| {
+        let is_nameless = matches!(error, SelectError::NoName);
         let error = anyhow::Error::new(error).context(format!("--box '{text}'"));
-        error.help(format!("`lram describe` prints the arrays of `{}` and their shapes", dataset.name()))
+        let help = format!("`lram describe` prints the arrays of `{}` and their shapes", dataset.name());
+        if is_nameless { Helped::usage(format_args!("{error:#}"), help) } else { error.help(help) }
     })
+}
+
+/// The text, if it is one of a box, whatever the array.
+pub(super) fn is_box(text: &str) -> Result<String, SelectionTextError> {
+    text.parse::<SelectionText>().map(|_| text.to_owned())
 }
 
 /// Has the slabs fetched in their order.

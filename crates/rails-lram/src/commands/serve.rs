@@ -3,6 +3,7 @@
 use crate::site::{self, LinkArgs, SECURITY};
 use anyhow::{Context, Result};
 use rails_cli::{
+    duration,
     exit::{Exit, Help, Helped},
     output_file, print, size,
     stop::Stop,
@@ -19,6 +20,7 @@ use std::{
     collections::BTreeSet,
     net::{IpAddr, SocketAddr},
     path::PathBuf,
+    time::Duration,
 };
 
 /// Serve datasets to nodes that read them, until a signal comes
@@ -48,6 +50,9 @@ pub(crate) struct Args {
     /// The largest number of links at the same time
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     max_links: u32,
+    /// How long a link is kept that is lost, such as that of a reader that was killed
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
+    patience: Duration,
     /// The size that blocks come near to, where a dataset file says no other; at most 1MiB
     #[arg(long, value_name = "SIZE", default_value = "256KiB", value_parser = block_bytes)]
     block_bytes: DataSize,
@@ -74,7 +79,7 @@ async fn serve(args: &Args) -> Result<Exit> {
     let security = args.link.security()?;
     let site = site_of(args).await?;
     let datasets = site.datasets().await.map_err(|error| site::helped(error.into(), &args.data[0]))?;
-    let options = ServerOptions::new().max_links(args.max_links as usize);
+    let options = ServerOptions::new().max_links(args.max_links as usize).patience(args.patience);
     let options = args.link.rate().into_iter().fold(options, ServerOptions::rate);
     let options = args.link.window().into_iter().fold(options, ServerOptions::window);
     let options = security.into_iter().fold(options, ServerOptions::security);
@@ -114,7 +119,7 @@ async fn site_of(args: &Args) -> Result<Site> {
     let limits = OpenLimits::default().block_bytes(args.block_bytes.as_bytes()).max_block_bytes(MAX_BLOCK_BYTES);
     let catalogue = aside("catalogue", move || Catalogue::open(&data, &limits)).await?;
     let catalogue = catalogue?;
-    let site = Site::of_files(catalogue, options)?;
+    let site = Site::of_files(catalogue, options).map_err(|error| site::not_opened(error, &args.data.join(" ")))?;
     site::warn_of_left_out(&site);
     Ok(site)
 }

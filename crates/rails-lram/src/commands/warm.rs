@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     dataset: DatasetArgs,
     /// The box, such as 'ozone[0:64, 3]' [default: all of the only array]; of a stride, all between
-    #[arg(long = "box", value_name = "BOX")]
+    #[arg(long = "box", value_name = "BOX", value_parser = super::get::is_box)]
     selection: Option<String>,
     /// Do not wait until the nodes have read it
     #[arg(long)]

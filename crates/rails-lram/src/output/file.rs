@@ -1,15 +1,13 @@
 //! The way of a result onto the disk: under its name only when it is whole.
 
 use anyhow::{Context, Result, bail};
-use rails_cli::{exit::Help, thread};
+use rails_cli::{draft::Draft, exit::Help, thread};
 use std::{
-    fs::{self, File, OpenOptions, Permissions},
+    fs::{self, File, OpenOptions},
     io::{self, Write},
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     thread::JoinHandle,
 };
-use tempfile::NamedTempFile;
 use tokio::sync::{mpsc, oneshot};
 
 /// A file, or stdout, that a thread of its own writes to. If it is dropped before
@@ -26,8 +24,8 @@ pub(crate) struct Target {
 }
 
 enum Sink {
-    /// Beside the final name.
-    Beside(NamedTempFile),
+    /// A file that gets its name at the end.
+    Draft(Draft),
     /// What is no regular file is written directly.
     Direct(File),
     Stdout(io::Stdout),
@@ -46,13 +44,7 @@ impl Target {
             Ok(_) if !replaces => {
                 return Err(anyhow::anyhow!("{name}: the file is there already").help("--force replaces it"));
             }
-            _ => {
-                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-                let mut beside = tempfile::Builder::new();
-                // The umask applies, as to any new file.
-                beside.prefix(".lram-").permissions(Permissions::from_mode(0o666));
-                Sink::Beside(beside.tempfile_in(folder).with_context(|| format!("cannot write {name}"))?)
-            }
+            _ => Sink::Draft(Draft::of(path).with_context(|| format!("cannot write {name}"))?),
         };
         let (buffers, to_write) = mpsc::channel(1);
         let (back, written) = mpsc::channel(2);
@@ -96,10 +88,10 @@ impl Target {
         self.buffers = None;
         let sink = (&mut self.done).await.context("the thread that writes has ended")?;
         let sink = sink.with_context(|| context.clone())?;
-        let (Sink::Beside(beside), Some(path)) = (sink, &self.path) else { return Ok(()) };
-        let named = if self.replaces { beside.persist(path) } else { beside.persist_noclobber(path) };
-        named.map_err(|failed| failed.error).context(context)?;
-        Ok(())
+        match sink {
+            Sink::Draft(draft) => draft.publish(self.replaces).context(context),
+            Sink::Direct(_) | Sink::Stdout(_) => Ok(()),
+        }
     }
 
     fn context(&self) -> String {
@@ -113,7 +105,7 @@ impl Drop for Target {
     fn drop(&mut self) {
         self.buffers = None;
         self.done.close();
-        // The process may end next, and the file beside has to be gone then.
+        // The process may end next, and a draft with a name has to be gone then.
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -128,7 +120,7 @@ fn write(
 ) -> io::Result<Sink> {
     while let Some(bytes) = buffers.blocking_recv() {
         match &mut sink {
-            Sink::Beside(file) => file.as_file_mut().write_all(&bytes)?,
+            Sink::Draft(draft) => draft.file().write_all(&bytes)?,
             Sink::Direct(file) => file.write_all(&bytes)?,
             Sink::Stdout(stdout) => stdout.write_all(&bytes)?,
         }
@@ -140,7 +132,7 @@ fn write(
     }
     match &mut sink {
         // Network file systems report a full disk only here.
-        Sink::Beside(file) => file.as_file().sync_all()?,
+        Sink::Draft(draft) => draft.file().sync_all()?,
         Sink::Direct(_) => {}
         Sink::Stdout(stdout) => stdout.flush()?,
     }

@@ -6,7 +6,13 @@ use nix::{
     unistd::Pid,
 };
 use rails_formats::{data_type::DataType, manifest::Attributes, netcdf3::Writer};
-use std::{fs, thread::sleep, time::Duration};
+use rails_lab::Sandbox;
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
+    thread::sleep,
+    time::Duration,
+};
 
 /// Runs `get` into a new file, which has to fail with that code and words in the message.
 fn refused(data: &Data, address: &str, selection: &str, code: i32, words: &str) {
@@ -26,19 +32,20 @@ fn boxes_that_select_nothing() {
     let data = Data::new();
     let node = Node::start(&data.text("wind.nc"), &[]);
     let address = node.dataset("wind");
-    for (selection, words) in [
-        ("u[0:41]", "lies outside axis 0, which has 40 coordinates"),
-        ("u[..., 500]", "lies outside axis 2"),
-        ("u[1, 1, 1, 1]", "has entries for 4 axes"),
-        ("u[7:7]", "has no element"),
-        ("u[9:3]", "begins at 9 and ends before, at 3"),
-        ("u[::-1]", "the step `-1` has to be 1 or more"),
-        ("u[::0]", "the step `0` has to be 1 or more"),
-        ("u", "does not end with `[...]`"),
-        ("v[...]", "has no array `v`; it has time, level, u"),
-        ("[...]", "names no array"),
+    // Those that no array has are a wrong command line.
+    for (selection, code, words) in [
+        ("u[0:41]", 1, "lies outside axis 0, which has 40 coordinates"),
+        ("u[..., 500]", 1, "lies outside axis 2"),
+        ("u[1, 1, 1, 1]", 1, "has entries for 4 axes"),
+        ("u[7:7]", 1, "has no element"),
+        ("u[9:3]", 1, "begins at 9 and ends before, at 3"),
+        ("u[::-1]", 2, "the step `-1` has to be 1 or more"),
+        ("u[::0]", 2, "the step `0` has to be 1 or more"),
+        ("u", 2, "does not end with `[...]`"),
+        ("v[...]", 1, "has no array `v`; it has time, level, u"),
+        ("[...]", 2, "names no array"),
     ] {
-        refused(&data, &address, selection, 1, words);
+        refused(&data, &address, selection, code, words);
     }
 }
 
@@ -91,6 +98,7 @@ fn command_lines_that_say_too_little() {
     let wind = data.text("wind.nc");
     for (args, words) in [
         (&["get", &wind[..], "--box", "u[0]", "-o", "u.txt"][..], "the name does not say the format"),
+        (&["get", &wind, "-o", "u.nc", "--box", "u[0]", "--memory", "1MiB"], "has from 4 MiB to "),
         (&["get", &wind, "-o", "u.nc"], "--box is missing: the dataset has 3 arrays"),
         (&["status", &wind], "no node is there to be asked"),
         (&["warm", &wind], "have no node"),
@@ -108,7 +116,35 @@ fn command_lines_that_say_too_little() {
 }
 
 #[test]
+#[ignore = "needs root: it becomes another user"]
+fn netns_threads_that_cannot_be_had_are_errors() {
+    let data = Data::new();
+    fs::set_permissions(data.path(""), PermissionsExt::from_mode(0o777)).unwrap();
+    let (wind, target) = (data.text("wind.nc"), data.text("part.raw"));
+    let get = ["get", &wind, "--box", "u[0]", "-o", &target, "--force"];
+    let codes = [1, 2, 3, 64].map(|threads| {
+        let output = Sandbox::new().user(UNUSED).max_processes(threads).output(&lram(get));
+        let said = stderr(&output);
+        assert!(!said.contains("panicked"), "{threads} threads: {said}");
+        let is_named = said.contains("RLIMIT_NPROC allows the user") && said.contains("`ulimit -u`");
+        assert!(output.status.success() || is_named, "{threads} threads: {said}");
+        output.status.code()
+    });
+    assert_eq!((codes[0], codes[3]), (Some(1), Some(0)), "{codes:?}");
+}
+
+/// A user whom no system has.
+const UNUSED: u32 = 3_650_000_054;
+
+#[test]
 fn a_signal_leaves_no_part_of_a_file() {
+    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGKILL, 9)] {
+        leaves_no_part(signal, code);
+    }
+}
+
+/// Ends a read by a signal in its middle, and asserts its exit code, or the signal's number.
+fn leaves_no_part(signal: Signal, code: i32) {
     let data = Data::new();
     // A file of 4 GiB with a hole in place of its elements, so that its copy takes long.
     let mut writer = Writer::new(Attributes::new());
@@ -119,12 +155,19 @@ fn a_signal_leaves_no_part_of_a_file() {
     file.set_len((1 << 32) + 4096).unwrap();
     let before = data.names();
     let mut get = lram(["get", &data.text("hole.nc"), "-o", &data.text("copy.raw")]).spawn().unwrap();
-    while data.names() == before {
+    // The file of the result has no name, but for what the kernel calls it.
+    let (of_result, descriptors) = (data.text("#"), format!("/proc/{}/fd", get.id()));
+    let has_begun = || {
+        let open = fs::read_dir(&descriptors).expect("it runs").flatten();
+        let mut names = open.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
+        names.any(|name| name.to_string_lossy().starts_with(&of_result) || data.names() != before)
+    };
+    while !has_begun() {
         assert!(get.try_wait().unwrap().is_none(), "it has ended");
         sleep(Duration::from_millis(1));
     }
-    assert!(data.names().iter().any(|name| name.starts_with(".lram-")), "{:?}", data.names());
-    kill(Pid::from_raw(get.id() as i32), Signal::SIGTERM).unwrap();
-    assert_eq!(get.wait().unwrap().code(), Some(143));
+    kill(Pid::from_raw(get.id() as i32), signal).unwrap();
+    let ended = get.wait().unwrap();
+    assert_eq!(ended.code().or(ended.signal()), Some(code));
     assert_eq!(data.names(), before);
 }

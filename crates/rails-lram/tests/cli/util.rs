@@ -35,6 +35,31 @@ impl Data {
         Self { folder }
     }
 
+    /// A folder with the dataset `noise`: 16 MiB of bytes that no encoding makes fewer.
+    pub(crate) fn with_noise() -> Self {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let mut writer = Writer::new(Attributes::new());
+        let axes = ["row", "column"].map(|name| writer.dimension(name, 4096).unwrap());
+        writer.variable("noise", DataType::Uint8, &axes, Attributes::new()).unwrap();
+        let file = [writer.header().unwrap(), Self::noise()].concat();
+        fs::write(folder.path().join("noise.nc"), file).expect("it can be written");
+        Self { folder }
+    }
+
+    /// The elements of the dataset `noise`.
+    pub(crate) fn noise() -> Vec<u8> {
+        // Xorshift, of 64 bits (Marsaglia 2003).
+        let mut state = 7_u64;
+        let mut bytes = Vec::with_capacity(16 << 20);
+        while bytes.len() < 16 << 20 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            bytes.extend(state.to_le_bytes());
+        }
+        bytes
+    }
+
     /// A path in the folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -115,11 +140,22 @@ pub(crate) struct Node {
 impl Node {
     /// Serves data on a port that the kernel chooses, and waits until links are taken.
     pub(crate) fn start(data: &str, more: &[&str]) -> Self {
+        Self::start_at(data, "127.0.0.1:0", more)
+    }
+
+    /// Serves data at an address of this machine, and waits until links are taken.
+    pub(crate) fn start_at(data: &str, listen: &str, more: &[&str]) -> Self {
+        Self::start_by(|command| command, data, listen, more)
+    }
+
+    /// Serves data at an address by a changed command, and waits until links are taken.
+    pub(crate) fn start_by(change: impl FnOnce(Command) -> Command, data: &str, listen: &str, more: &[&str]) -> Self {
         let ready = tempfile::NamedTempFile::new().expect("a file can be made");
         let path = ready.path().to_str().expect("it is text");
-        let mut command = lram(["serve", data, "--listen", "127.0.0.1:0", "--ready-file", path]);
+        let mut command = lram(["serve", data, "--listen", listen, "--ready-file", path]);
         command.args(["--memory", "16MiB"]).args(more);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started");
+        let mut child =
+            change(command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started");
         let lines = BufReader::new(child.stderr.take().expect("it is piped"));
         let until = Instant::now() + Duration::from_secs(60);
         let address = loop {
@@ -139,10 +175,26 @@ impl Node {
         format!("{}/{name}", self.address)
     }
 
+    /// The process.
+    pub(crate) fn pid(&self) -> u32 {
+        // The child is `env` before it becomes the program, with the same number.
+        self.child.id()
+    }
+
+    /// The number of descriptors that the process has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it runs").count()
+    }
+
+    /// The figures that the node tells of itself.
+    pub(crate) fn status(&self) -> serde_json::Value {
+        let told: serde_json::Value = serde_json::from_str(&done(["status", &self.address, "--json"])).unwrap();
+        told[0]["status"].clone()
+    }
+
     /// Ends it by a signal; its exit code, its stdout and the rest of its stderr.
     pub(crate) fn end(mut self, signal: nix::sys::signal::Signal) -> (Option<i32>, String, String) {
-        // The child is `env` before it becomes the program, with the same number.
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.child.id() as i32), signal).expect("it runs");
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.pid() as i32), signal).expect("it runs");
         let status = self.child.wait().expect("it can be waited for");
         let stdout = std::io::read_to_string(self.child.stdout.take().expect("it is piped")).expect("it is text");
         let stderr = self.lines.by_ref().lines().map(|line| line.expect("it is text") + "\n").collect();

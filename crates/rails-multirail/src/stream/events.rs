@@ -123,25 +123,30 @@ impl StreamEvent {
         let lane = self.lane.map(tracing::field::display);
         let error = self.error.as_ref().map(tracing::field::display);
         match self.kind {
-            EventKind::Stalled { .. } => tracing::warn!(%stream, lane, event = ?self.kind, "a lane cannot be used"),
-            EventKind::Outage if loses_nothing => tracing::debug!(%stream, event = ?self.kind, "no lane is left"),
-            EventKind::Outage => tracing::warn!(%stream, event = ?self.kind, "no lane can be used"),
-            EventKind::Unused { .. } => tracing::warn!(%stream, lane, event = ?self.kind, "a lane is not used"),
-            EventKind::Ended { .. } if error.is_some() && loses_nothing => {
-                tracing::info!(%stream, lane, error, event = ?self.kind, "a lane has ended, and nothing is lost with it");
+            EventKind::Stalled { cause, stalled_for, bytes_at_risk } => {
+                tracing::warn!(%stream, lane, ?stalled_for, bytes_at_risk, "a lane cannot be used: {cause}");
             }
-            EventKind::Ended { .. } if error.is_some() => {
-                tracing::warn!(%stream, lane, error, event = ?self.kind, "a lane was lost");
+            EventKind::Outage if loses_nothing => tracing::debug!(%stream, "no lane is left"),
+            EventKind::Outage => tracing::warn!(%stream, "an outage begins: no lane can be used"),
+            EventKind::Unused { unused_for, own, others } => {
+                let [own, others] = [own, others].map(|time| time.map(tracing::field::debug));
+                tracing::warn!(%stream, lane, ?unused_for, own, others, "a lane is not used, because others are faster");
             }
-            EventKind::Restored { .. } | EventKind::Resumed { .. } => {
-                tracing::info!(%stream, lane, event = ?self.kind, "a lane can be used again");
+            EventKind::Ended { bytes_at_risk } if error.is_some() && loses_nothing => {
+                tracing::info!(%stream, lane, error, bytes_at_risk, "a lane has ended, and nothing is lost with it");
+            }
+            EventKind::Ended { bytes_at_risk } if error.is_some() => {
+                tracing::warn!(%stream, lane, error, bytes_at_risk, "a lane was lost");
+            }
+            EventKind::Restored { after } | EventKind::Resumed { after } => {
+                tracing::info!(%stream, lane, ?after, "a lane can be used again");
             }
             EventKind::Standstill { cause: StandstillCause::NoLane, stood_for } if loses_nothing => {
                 tracing::info!(%stream, ?stood_for, "the peer has gone with all bytes, and without the end");
             }
             EventKind::Standstill { cause, stood_for } => {
                 let lanes = lanes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-                tracing::warn!(%stream, ?cause, ?stood_for, lanes, "the stream makes no progress: {cause}");
+                tracing::warn!(%stream, ?stood_for, lanes, "the stream makes no progress: {cause}");
             }
             EventKind::Moved { after } => tracing::warn!(%stream, ?after, "the stream makes progress again"),
             _ => tracing::debug!(%stream, lane, event = ?self.kind, "an event of a lane"),

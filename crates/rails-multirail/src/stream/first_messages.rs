@@ -1,7 +1,10 @@
 //! The messages that go along with the opening of a stream.
 
-use super::{Priority, messages::check_length};
-use crate::{OptionError, StreamOptions, error::JoinError};
+use super::Priority;
+use crate::{
+    OptionError, StreamOptions,
+    error::{JoinError, MessageTooLong},
+};
 use bytes::Bytes;
 use rails_proto::connection::Connection;
 use std::{
@@ -51,7 +54,7 @@ impl FirstMessages {
         connection.carry_messages(now).map_err(|error| JoinError::Messages(error.into()))?;
         let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for (message, priority) in messages.iter() {
-            check_length(message.len(), connection.longest_message())
+            MessageTooLong::check(message.len(), connection.longest_message())
                 .map_err(|error| JoinError::Messages(error.into()))?;
             connection.send(now, *priority, message.clone());
         }

@@ -4,7 +4,7 @@ use super::{
     MultiRailStream, StreamStats, closing, connect, first_messages::FirstMessages, lock, senders::SharedSender,
     shared::StreamState,
 };
-use crate::{EndpointError, OpenError, StreamOptions, rails::Rails};
+use crate::{EndpointError, OpenError, StreamOptions, error::MessageTooLong, rails::Rails};
 use bytes::Bytes;
 use futures_util::{Sink, Stream};
 use rails_proto::{
@@ -66,22 +66,6 @@ pub struct MessageReceiver {
     priority: Priority,
     /// An error ended the stream of messages.
     has_failed: bool,
-}
-
-/// The error for a message that is too long for the bytes that may be on their way.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a message of {length} bytes: {window} bytes may be on their way to the peer, and a message has at most {longest}"
-)]
-pub struct MessageTooLong {
-    /// The message's length in bytes.
-    pub length: usize,
-    /// The length of the longest message that can be sent, in bytes.
-    pub longest: u64,
-    /// The most bytes that may be on their way: the peer's [window](crate::StreamOptions::window),
-    /// or this end's [`max_unacknowledged`](crate::StreamOptions::max_unacknowledged) if it is
-    /// smaller.
-    pub window: u64,
 }
 
 /// Why a message was not sent at once.
@@ -286,7 +270,7 @@ impl MessageSender {
         message: &mut Option<Bytes>,
         priority: Priority,
     ) -> Poll<IoResult<()>> {
-        check_length(message.as_ref().map_or(0, Bytes::len), state.connection.longest_message())
+        MessageTooLong::check(message.as_ref().map_or(0, Bytes::len), state.connection.longest_message())
             .map_err(|error| IoError::new(ErrorKind::InvalidInput, error))?;
         ready!(self.stream().shared.poll_room(state))?;
         if let Some(message) = message.take() {
@@ -428,8 +412,4 @@ impl Drop for MessageReceiver {
         self.stream.shared.note_at_hand(false);
         self.stream.shared.with(|state| state.connection.stop_reading(unread));
     }
-}
-
-pub(super) fn check_length(length: usize, (longest, window): (u64, u64)) -> Result<(), MessageTooLong> {
-    if length as u64 <= longest { Ok(()) } else { Err(MessageTooLong { length, longest, window }) }
 }

@@ -51,7 +51,7 @@ use dialer::{Dialer, Path};
 pub use events::StreamEvent;
 pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use listener::MultiRailListener;
-pub use messages::{MessageReceiver, MessageSender, MessageTooLong, MultiRailMessages, TrySendError};
+pub use messages::{MessageReceiver, MessageSender, MultiRailMessages, TrySendError};
 use rails_proto::{
     LaneAddress,
     chunk::Priority,

@@ -3,7 +3,10 @@
 use super::{LaneId, StandstillCause};
 use serde::Serialize;
 use serde_with::{As, DurationMicroSeconds, DurationMilliSecondsWithFrac};
-use std::time::{Duration, Instant};
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
 
 /// An event of a lane, or of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,4 +97,13 @@ pub enum StallCause {
     NoProgress,
     /// The link under the lane went down.
     LinkDown,
+}
+
+impl fmt::Display for StallCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoProgress => "no acknowledgement comes",
+            Self::LinkDown => "its link is down",
+        })
+    }
 }

@@ -1,6 +1,6 @@
 //! Datasets and arrays, as a node tells of them.
 
-use rails_array::Shape;
+use rails_array::{Region, Shape};
 use rails_formats::manifest::{ArrayDescription, Attributes};
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,9 @@ pub struct ArraySummary {
     pub description: ArrayDescription,
     /// The shape of the blocks in which the describing node caches the array.
     pub block_shape: Shape,
+    /// Regions that are read again and again, and that readers cache in blocks of their own: those
+    /// of the dataset file, at most [`MAX_VIEWS`](crate::wire::MAX_VIEWS).
+    pub views: Vec<Region>,
     /// The elements of a small array, such as a coordinate, little-endian, in C order; `None` for
     /// an array that has to be read.
     pub inline: Option<Vec<u8>>,

@@ -89,8 +89,8 @@ impl Grids {
         }
         if self.has_views && !state.is_denied {
             let max_block_bytes = self.library.node().max_block_bytes();
-            let grid = whole.grid();
-            let proposal = state.views.propose(selection, &grid.layout, grid.dtype.bytes(), max_block_bytes);
+            let (grid, declared) = (whole.grid(), &self.description.arrays[self.array as usize].views);
+            let proposal = state.views.propose(selection, declared, &grid.layout, grid.dtype.bytes(), max_block_bytes);
             if let Some((region, block_shape)) = proposal {
                 // A node that has no room for blocks of their own goes on with those of the array.
                 let Ok(view) = self.open(Some(region), block_shape, Some(&whole), &state.told) else {

@@ -208,6 +208,7 @@ fn description() -> DatasetDescription {
             attributes: attributes.clone().into(),
         },
         block_shape: shape(extents.iter().map(|extent| extent.div_ceil(2))),
+        views: vec![Region::whole(&shape(extents.iter().copied()))],
         inline,
     };
     DatasetDescription {

@@ -6,7 +6,10 @@ use super::{
     error::CatalogueError,
     limits::OpenLimits,
 };
-use crate::description::{ArraySummary, DatasetDescription};
+use crate::{
+    description::{ArraySummary, DatasetDescription},
+    wire::MAX_VIEWS,
+};
 use rails_array::{Region, Shape};
 use rails_formats::{
     data_type::Endianness,
@@ -34,7 +37,9 @@ pub(super) fn describe(
     let summary = |(number, array): (usize, &ArrayManifest)| {
         let description = array.description().clone();
         let layout = content.layouts.get(number);
-        Ok(ArraySummary { block_shape: block_shape(path, array, layout, limits)?, description, inline: None })
+        let views = content.views.iter().filter(|view| view.array == number).take(MAX_VIEWS);
+        let views = views.map(|view| view.view.region.clone()).collect();
+        Ok(ArraySummary { block_shape: block_shape(path, array, layout, limits)?, views, description, inline: None })
     };
     let mut summaries = arrays.iter().enumerate().map(summary).collect::<Result<Vec<_>, _>>()?;
     let mut chunk_files = Vec::new();

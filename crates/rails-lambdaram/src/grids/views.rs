@@ -1,6 +1,6 @@
 //! The divisions that a reader has beside that of the whole array, and the choice among them.
 
-use super::watch::Watch;
+use super::watch::{Watch, block_shape};
 use rails_array::{Grid, Region, Selection, Shape};
 
 /// A division of a part of an array.
@@ -32,14 +32,19 @@ impl<V: Division> Views<V> {
     }
 
     /// Takes a read that no view is for. Returns the region and the shape of the blocks of a view
-    /// that it deserves.
+    /// that it deserves: the smallest of those `declared` for the array that has it, or a new one.
     pub(crate) fn propose(
         &mut self,
         selection: &Selection,
+        declared: &[Region],
         whole: &Grid,
         element_bytes: u64,
         max_block_bytes: u64,
     ) -> Option<(Region, Shape)> {
+        let has_read = |view: &&Region| view.contains(selection.bounds());
+        if let Some(view) = declared.iter().filter(has_read).min_by_key(|view| view.elements()) {
+            return Some((view.clone(), shape_of_declared(view, whole, element_bytes, max_block_bytes)));
+        }
         self.watch.observe(selection, whole, element_bytes, max_block_bytes)
     }
 
@@ -66,6 +71,17 @@ impl<V> Default for Views<V> {
     fn default() -> Self {
         Self { views: Vec::new(), watch: Watch::default() }
     }
+}
+
+/// The shape of the blocks of a declared view: the array's, but along axes of which the view is a
+/// part.
+fn shape_of_declared(view: &Region, whole: &Grid, element_bytes: u64, max_block_bytes: u64) -> Shape {
+    let (blocks, extents) = (whole.blocks(), view.shape().extents());
+    let axes = extents.iter().zip(blocks.region().shape().extents()).zip(blocks.block_shape().extents());
+    let wanted = axes.map(|((part, whole), block)| if part < whole { *part } else { (*block).min(*part) });
+    // A part of the array has no more elements than it.
+    Shape::new(wanted)
+        .map_or_else(|_| blocks.block_shape().clone(), |wanted| block_shape(&wanted, element_bytes, max_block_bytes))
 }
 
 /// The views of one reader. Each has blocks of its own in memory.

@@ -84,7 +84,7 @@ impl<'a> Divisions<'a> {
         }
         let max_block_bytes = self.trace.header.max_block_bytes;
         let element_bytes = facts.element_bytes.into();
-        let proposal = handle.views.propose(selection, &whole.opened.layout, element_bytes, max_block_bytes);
+        let proposal = handle.views.propose(selection, &[], &whole.opened.layout, element_bytes, max_block_bytes);
         let Some((region, block_shape)) = proposal else { return Ok((whole, false)) };
         // A node that has no room for blocks of their own goes on with those of the array.
         let Ok(opened) = self.open(rehearsal, array, region, &block_shape) else { return Ok((whole, false)) };

@@ -69,7 +69,7 @@ impl SimulatedSource {
             generation,
             digest: [generation as u8; 32],
             attributes: Attributes::new(),
-            arrays: vec![ArraySummary { description, block_shape: shape(BLOCK), inline: None }],
+            arrays: vec![ArraySummary { description, block_shape: shape(BLOCK), views: Vec::new(), inline: None }],
         })
     }
 

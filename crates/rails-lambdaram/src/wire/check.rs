@@ -5,11 +5,12 @@ use super::{
     frame::{BudgetStatus, Denial, Hello, NodeStatus, ReaderFrame, ServerFrame, Welcome},
     limits::{
         MAX_APPLICATION_BYTES, MAX_BLOCKS, MAX_BUDGETS, MAX_DATASETS, MAX_NAME_BYTES, MAX_PATH, MAX_REGIONS, MAX_RUNS,
-        MAX_TEXT_BYTES,
+        MAX_TEXT_BYTES, MAX_VIEWS,
     },
     run::{Run, count},
 };
 use crate::description::{ArraySummary, DatasetDescription, DatasetEntry};
+use rails_array::Region;
 use std::collections::HashSet;
 
 /// Checks a message of the reader.
@@ -81,13 +82,17 @@ pub(super) fn is_application(name: &str) -> bool {
 }
 
 /// The fact about an array that does not fit its type or shape, if there is one.
-fn wrong_field(ArraySummary { description, block_shape, inline }: &ArraySummary) -> Option<&'static str> {
+fn wrong_field(ArraySummary { description, block_shape, views, inline }: &ArraySummary) -> Option<&'static str> {
     let (rank, element_bytes) = (description.shape.rank(), description.dtype.bytes());
     if description.dimension_names.len() != rank {
         return Some("list of dimensions");
     }
     if block_shape.rank() != rank || block_shape.is_empty() {
         return Some("shape of blocks");
+    }
+    let fits = |view: &Region| view.is_within(&description.shape) && !view.is_empty();
+    if views.len() > MAX_VIEWS || !views.iter().all(fits) {
+        return Some("list of views");
     }
     if description.fill_value.as_ref().is_some_and(|fill_value| fill_value.len() as u64 != element_bytes) {
         return Some("fill value");

@@ -31,6 +31,8 @@ pub const MAX_RUNS: usize = 1024;
 /// The largest number of blocks in a list.
 pub const MAX_BLOCKS: u64 = 1 << 16;
 
+/// The largest number of views that a description tells of one array.
+pub const MAX_VIEWS: usize = 64;
 /// The largest number of regions in an `Intend`.
 pub const MAX_REGIONS: usize = 512;
 

@@ -10,7 +10,7 @@ use super::{
     limits::{MAX_DESCRIPTION_MEMORY, MAX_INLINE_BYTES, MAX_INLINE_SUM},
 };
 use crate::description::ArraySummary;
-use rails_array::MAX_RANK;
+use rails_array::{MAX_RANK, Region};
 use rails_formats::manifest::weight::{self, AttributesWeight, Entry, List, Text};
 use serde::Deserialize;
 
@@ -77,7 +77,23 @@ struct DenialWeight {
 struct ArrayWeight {
     description: weight::DescriptionWeight,
     block_shape: List<u64>,
+    views: List<RegionWeight>,
     inline: Option<List<u8>>,
+}
+
+/// [`Region`].
+#[derive(Deserialize)]
+struct RegionWeight {
+    start: List<u64>,
+    shape: List<u64>,
+}
+
+impl Entry<()> for RegionWeight {
+    const BYTES: usize = size_of::<Region>();
+
+    fn behind(&self) -> u64 {
+        self.start.bytes + self.shape.bytes
+    }
 }
 
 /// Sums over the arrays.
@@ -97,7 +113,7 @@ impl Entry<Sums> for ArrayWeight {
 
     fn behind(&self) -> u64 {
         let inline = self.inline.as_ref().map_or(0, |elements| elements.bytes);
-        self.description.behind() + self.block_shape.bytes + inline
+        self.description.behind() + self.block_shape.bytes + self.views.bytes + inline
     }
 
     fn add_to(&self, sums: &mut Sums) {
@@ -139,6 +155,7 @@ mod tests {
                 fill_value: Some(vec![1, 2]),
                 attributes: attributes(attribute_count),
             },
+            views: vec![Region::whole(&shape); number % 3],
             block_shape: shape,
             inline: number.is_multiple_of(2).then(|| vec![7; 2]),
         }

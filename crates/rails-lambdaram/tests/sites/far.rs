@@ -218,3 +218,31 @@ async fn announced_regions_come_before_they_are_asked_for() {
     let sum = |figure: fn(&rails_lambdaram::wire::BudgetStatus) -> u64| status.budgets.iter().map(figure).sum::<u64>();
     assert_eq!((sum(|budget| budget.pushed), sum(|budget| budget.misses)), (4, 0), "{status:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn views_of_a_dataset_file_are_told_to_readers() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("wind.mapb"), 0);
+    let file = folder.path().join("wind.toml");
+    let text = r#"
+        [dataset]
+        name = "wind"
+        [[array]]
+        name = "wind"
+        format = "map-binary"
+        files = "wind.mapb"
+        [[array.view]]
+        name = "basin"
+        start = [0, 0, 20, 30]
+        shape = [16, 6, 20, 30]
+    "#;
+    std::fs::write(&file, text).unwrap();
+    let (_site, _server, address) = served(&file).await;
+    let far = Site::open(&address).await.unwrap();
+    let wind = far.dataset("wind").await.unwrap().array("wind").unwrap();
+    let [inside, outside] = [25, 39].map(|row| Selection::from(region([4, 2, row, 35], [2, 2, 5, 5])));
+    for (selection, view) in [(inside, Some(region([0, 0, 20, 30], [16, 6, 20, 30]))), (outside, None)] {
+        assert_eq!(wind.read_selection(&selection).await.unwrap(), expected(&selection, 0));
+        assert_eq!(wind.explain(&selection).unwrap().view, view);
+    }
+}

@@ -28,6 +28,7 @@ fn array(name: impl Into<String>, bytes: usize) -> ArraySummary {
             attributes: Attributes::new(),
         },
         block_shape: Shape::new([16]).unwrap(),
+        views: Vec::new(),
         inline: Some(vec![7; bytes]),
     }
 }

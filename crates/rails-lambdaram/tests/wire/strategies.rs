@@ -106,6 +106,7 @@ pub(crate) fn array() -> impl Strategy<Value = ArraySummary> {
             let elements = (shape.elements() * dtype.bytes()) as usize;
             ArraySummary {
                 block_shape: Shape::new(axes.iter().map(|axis| axis.1)).unwrap(),
+                views: if shape.is_empty() { Vec::new() } else { vec![Region::whole(&shape)] },
                 inline: is_inline.then(|| vec![7; elements]),
                 description: ArrayDescription {
                     name: "v".into(),

@@ -43,7 +43,7 @@ fn cdl(dataset: &DatasetDescription) -> String {
         }
     }
     text += "variables:\n";
-    for ArraySummary { description, block_shape, .. } in &dataset.arrays {
+    for ArraySummary { description, block_shape, views, .. } in &dataset.arrays {
         let ArrayDescription { name, dtype, .. } = description;
         let axes: Vec<String> = axes(description).map(|(name, _)| printable(&name)).collect();
         let axes = if axes.is_empty() { String::new() } else { format!("({})", axes.join(", ")) };
@@ -55,6 +55,9 @@ fn cdl(dataset: &DatasetDescription) -> String {
             printable(name),
             description.shape
         );
+        for view in views {
+            let _ = writeln!(text, "\t\t// with blocks of their own for {view}");
+        }
         write_attributes(&mut text, &printable(name), &description.attributes);
     }
     if !dataset.attributes.is_empty() {

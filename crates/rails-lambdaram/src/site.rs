@@ -24,7 +24,7 @@ use rails_multirail::{
     runtime::RuntimeError,
 };
 use rails_topo::{DetectError, Topology};
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 use tokio::runtime::Handle;
 
 /// The datasets at one address, and the memory in which this process keeps what it reads of them.
@@ -223,6 +223,8 @@ impl Site {
         // Both take milliseconds, one of the processor and the other of a server of names.
         let (topology, names) = tokio::join!(aside(Topology::detect), resolve(nodes));
         let (topology, names) = (topology?, names?);
+        // Another node with copies is asked sooner than a lost one may come back.
+        let outage = if nodes.len() > 1 { options.patience.min(OUTAGE_BESIDE_COPIES) } else { options.patience };
         let (mut peers, mut all_rails) = (Vec::new(), Vec::new());
         for (node, names) in nodes.iter().zip(names) {
             let security = security_towards(&names, &options)?;
@@ -236,7 +238,7 @@ impl Site {
                 LinkTransport::Rails => {
                     let pairing = routes.pairing(&rails.offers(Scheme::TCP), &names);
                     let stream = StreamOptions::new(security).window(options.window.as_bytes());
-                    let stream = stream.outage_limit(options.patience).connect_timeout(options.patience);
+                    let stream = stream.outage_limit(outage).connect_timeout(options.patience);
                     Dialer::Rails { rails: rails.clone(), pairing, options: Box::new(stream) }
                 }
                 LinkTransport::Celeritas => {
@@ -298,3 +300,5 @@ fn security_towards(names: &[Vec<LaneAddress>], options: &SiteOptions) -> Result
 
 /// 1 MiB of slots of 64 KiB.
 const MAX_BLOCK_SLOTS: u32 = 16;
+/// A link without a lane is kept so long, where another node has the same data.
+const OUTAGE_BESIDE_COPIES: Duration = Duration::from_secs(2);

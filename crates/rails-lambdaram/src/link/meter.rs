@@ -40,7 +40,7 @@ impl Meter {
         self.round_trips[0] = self.round_trips[0].min(after);
     }
 
-    /// A block of so many bytes on the link has come; `is_last` says that none is awaited now.
+    /// A block of so many decoded bytes has come; `is_last` says that none is awaited now.
     pub(super) fn received(&mut self, bytes: u64, is_last: bool, now: Instant) {
         let busy = self.busy.get_or_insert(Busy { since: None, bytes: 0 });
         match busy.since {

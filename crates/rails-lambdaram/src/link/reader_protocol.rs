@@ -478,7 +478,8 @@ impl ReaderProtocol {
                 self.meter.answered(now.saturating_duration_since(since), now);
             }
         }
-        self.meter.received(payload.len() as u64, self.asked == 0, now);
+        // In decoded bytes, as everything that is planned by the rate.
+        self.meter.received(header.block_bytes.into(), self.asked == 0, now);
         Ok(Event::Block { grid, block, header, payload })
     }
 

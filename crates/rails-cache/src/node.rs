@@ -577,8 +577,8 @@ impl Node {
         if memory.has_budget(budget) { memory.budget(budget).stats } else { BudgetStats::default() }
     }
 
-    /// What a budget may have, alone or together with others; its `max` is at most the node's slots.
-    /// None for a budget that is not the node's.
+    /// What a budget may have, alone or together with others; its `max` is at most the node's
+    /// slots. None for a budget that is not the node's.
     pub fn limits_of(&self, budget: BudgetId) -> Option<Limits> {
         let memory = &self.store.memory;
         memory.has_budget(budget).then(|| memory.share_of(budget).limits)

@@ -113,7 +113,7 @@ impl Reader {
         self.open.insert(request, (bytes, now));
         self.detector.observe(selection.bounds());
         self.beginning.observe(selection.bounds());
-        if self.detector.announced().is_empty() {
+        if !self.detector.is_told() {
             self.leave(node);
         }
         self.judge(node, now);
@@ -142,7 +142,7 @@ impl Reader {
             // A division of a part of the array has no blocks of other regions.
             let Ok(blocks) = node.blocks_of_selection(self.budget, &next) else { continue };
             let wanted = blocks.len();
-            if node.expect(self.budget, blocks).is_ok_and(|noted| (noted as u64) < wanted) {
+            if node.expect(self.budget, blocks).is_ok_and(|noted| noted < wanted) {
                 break;
             }
         }

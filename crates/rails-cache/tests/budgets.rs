@@ -4,7 +4,7 @@
 use rails_array::{BlockGrid, BlockIndex, Grid, Region, Shape};
 use rails_cache::{
     Action, BlockId, BudgetId, DatasetId, DeclareError, Fault, Generation, Limits, Node, NodeConfig, Policy, ReadError,
-    Refusal,
+    Reader, Refusal, pattern::Path,
 };
 use std::{
     sync::Arc,
@@ -125,7 +125,9 @@ fn limits_hold_for_all_budgets_that_share_them() {
     for block in 0..1000 {
         site.read(first, [block]);
         site.read(second, [block]);
-        assert!(site.node.used_together(first) <= 400 && site.node.used_together(second) == site.node.used_together(first));
+        assert!(
+            site.node.used_together(first) <= 400 && site.node.used_together(second) == site.node.used_together(first)
+        );
     }
     // The second alone fills what both may have.
     site.now += Duration::from_secs(10);
@@ -204,6 +206,42 @@ fn a_schedule_keeps_the_nearest_uses() {
     // 78 % of 50 stay.
     assert!(hits(Policy::Schedule, true) >= 36, "{}", hits(Policy::Schedule, true));
     assert!(hits(Policy::Hinted, true) >= 36);
+}
+
+#[test]
+fn what_a_reader_announces_is_kept() {
+    // Two passes over 100 blocks in a memory of 50, over a path without a rate, so that next to
+    // nothing comes ahead of time.
+    let path = Path { round_trip: Duration::ZERO, storage_latency: Duration::ZERO, bytes_per_second: 0 };
+    let line = |extent| Shape::new([extent]).unwrap();
+    let regions = |passes: u64| -> Vec<Region> {
+        (0..100 * passes).map(|at| Region::new([at % 100], line(1)).unwrap()).collect()
+    };
+    let fetches = |policy, is_told: bool, then: u64| {
+        let mut site = Site::new(50);
+        let budget = site.budget(Limits::default(), policy);
+        let mut reader = Reader::new(budget, &line(100_000));
+        if is_told {
+            reader.tell(regions(2)).unwrap();
+        }
+        let elsewhere = (0..then).map(|at| Region::new([5000 + at * at], line(1)).unwrap());
+        for region in regions(2).into_iter().take(if then > 0 { 50 } else { 200 }).chain(elsewhere) {
+            reader.read(&mut site.node, &region.into(), &path, site.now).unwrap();
+            site.act();
+        }
+        let fetched = |site: &Site| site.node.stats(budget).misses + site.node.stats(budget).ahead_fetched;
+        let before = fetched(&site);
+        site.read(budget, if then > 0 { 0..50 } else { 0..0 });
+        (before, fetched(&site) - before)
+    };
+    for (policy, is_told) in [(Policy::Lru, false), (Policy::Lru, true), (Policy::Hinted, false)] {
+        assert!(fetches(policy, is_told, 0).0 >= 199, "{policy:?}");
+    }
+    for policy in [Policy::Hinted, Policy::Schedule] {
+        assert!(fetches(policy, true, 0).0 <= 164, "{policy:?}");
+    }
+    // A program that leaves its list has the blocks of the list in its way no longer.
+    assert_eq!(fetches(Policy::Hinted, true, 200).1, 50);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The options of a site.
 
+use crate::budgets::{BudgetError, BudgetRule};
 use rails_celeritas::{AdaptiveOptions, CeleritasOptions};
 use rails_multirail::{Mode, Security};
 use rails_topo::{Bandwidth, DataSize};
@@ -19,6 +20,7 @@ pub struct SiteOptions {
     pub(crate) views: bool,
     pub(crate) prefetch: bool,
     pub(crate) presend: bool,
+    pub(crate) budgets: Vec<BudgetRule>,
 }
 
 /// An option that a site cannot have.
@@ -42,6 +44,9 @@ pub enum SiteOptionError {
     /// The name of the application is empty, too long, or not printable.
     #[error("an application has a name of 1 to 128 printable bytes")]
     Application,
+    /// The memory cannot keep a rule for budgets.
+    #[error(transparent)]
+    Budget(#[from] BudgetError),
 }
 
 impl SiteOptions {
@@ -58,6 +63,7 @@ impl SiteOptions {
             views: true,
             prefetch: true,
             presend: false,
+            budgets: Vec::new(),
         }
     }
 
@@ -113,6 +119,20 @@ impl SiteOptions {
     /// one node serves.
     pub fn presend(self, presend: bool) -> Self {
         Self { presend, ..self }
+    }
+
+    /// Adds a rule for the memory of applications: that of this process, and those of nodes that
+    /// read from it if it [serves](crate::Server). Of several rules the first holds that names an
+    /// application and a dataset. Default: an application may have all of the memory for a dataset,
+    /// has no guarantee, and the weight 1.
+    ///
+    /// Rules whose `min`s are more than the memory are an error when the site is opened. A rule may
+    /// name many applications and datasets: each has its `min`, from its first read on, and the
+    /// first read of one for which nothing is left fails, as does that of an application without a
+    /// rule.
+    pub fn budget(mut self, rule: BudgetRule) -> Self {
+        self.budgets.push(rule);
+        self
     }
 
     /// The number of slots.

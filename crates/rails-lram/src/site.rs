@@ -11,7 +11,7 @@ use rails_cli::{
     stop::Stop,
     tls::{ClientTls, TlsArgs},
 };
-use rails_lambdaram::{Dataset, DescribeError, LinkError, Site, SiteAddress, SiteError, SiteOptions};
+use rails_lambdaram::{Dataset, DescribeError, LinkError, Site, SiteAddress, SiteError, SiteOptionError, SiteOptions};
 use rails_multirail::Security;
 use rails_topo::{Bandwidth, DataSize};
 use std::time::Duration;
@@ -160,6 +160,7 @@ pub(crate) async fn open(address: &str, options: SiteOptions) -> Result<Site> {
     match Site::open_with(address, options).await {
         Ok(site) => Ok(site),
         Err(error @ SiteError::Security { .. }) => Err(anyhow::Error::new(error).help(SECURITY)),
+        Err(error @ SiteError::Option(SiteOptionError::Budget(_))) => Err(beyond_memory(error)),
         Err(error @ (SiteError::Address(_) | SiteError::Option(_))) => Err(Helped::usage(
             format_args!("{:#}", anyhow::Error::new(error)),
             "an address is lram://HOST/DATASET (or HOST:PORT), or a path",
@@ -169,6 +170,17 @@ pub(crate) async fn open(address: &str, options: SiteOptions) -> Result<Site> {
             Err(error.help(format!("it is taken for a path; the address of a node is lram://{address}")))
         }
         Err(error) => Err(anyhow::Error::new(error).context(address.to_owned())),
+    }
+}
+
+/// Adds a remedy to the error of opening, if the memory cannot keep the rules for budgets.
+pub(crate) fn beyond_memory(error: SiteError) -> anyhow::Error {
+    match error {
+        SiteError::Option(SiteOptionError::Budget(error)) => Helped::usage(
+            error,
+            "give more by --memory, or guarantee less by the `min` of each --budget; `max` is at least 1MiB",
+        ),
+        error => error.into(),
     }
 }
 

@@ -11,12 +11,12 @@ mod peer;
 use crate::{
     description::{DatasetDescription, DatasetEntry},
     link::{Answer, LinkError, LinkStatus, Question, Remote},
-    node::{BudgetLease, GridKey, Lease, Node, OpenGrid, OpenGridError, Upstream},
+    node::{BudgetLease, GridKey, Lease, NoBudget, Node, OpenGrid, OpenGridError, Upstream},
     wire::{Denial, DenialReason, GridOf, NodeStatus, Run},
 };
 pub(crate) use local::Local;
 pub(crate) use peer::Peer;
-use rails_cache::{DeclareError, pattern::Path};
+use rails_cache::pattern::Path;
 use std::{
     collections::HashMap,
     sync::{
@@ -286,7 +286,7 @@ pub(crate) enum OpenError {
     #[error(transparent)]
     Grid(#[from] OpenGridError),
     #[error(transparent)]
-    Budget(#[from] DeclareError),
+    Budget(#[from] NoBudget),
 }
 
 impl From<OpenError> for Denial {

@@ -4,6 +4,7 @@ use super::{
     goal::{Goal, Measure},
     plan::Way,
     rivals::Rival,
+    shared,
     weather::{STEPS, Window},
     zarr::Store,
 };
@@ -36,6 +37,8 @@ pub(crate) enum Case {
     Xarray,
     /// The globe's steps in a random order, with a cache and without prefetching
     Random,
+    /// A working set out of a node whose memory another application scans through
+    MemQos,
 }
 
 /// A reader in a case.
@@ -63,6 +66,9 @@ pub(crate) struct Contender {
     pub(crate) celeritas: bool,
     /// The probability of loss beside that of all links.
     pub(crate) loss: f64,
+    /// Whether the reader reads out of a node in the middle, as an application of its own, and
+    /// whether another one scans meanwhile.
+    pub(crate) shared: Option<bool>,
 }
 
 /// Data that a server has.
@@ -130,6 +136,13 @@ impl Case {
                     ours("without prefetching", Served::Wind).steps(order()).way(Way::NoPrefetch),
                 ]
             }
+            Self::MemQos => [(ALONE, false), ("beside a scan", true)]
+                .map(|(name, is_scanned)| {
+                    let one = ours(name, Served::Wind).way(Way::NoPrefetch);
+                    let steps = std::iter::repeat_n(0..shared::WORKING_SET, shared::PASSES).flatten();
+                    Contender { shared: Some(is_scanned), pause: COMPUTING / 2, ..one.steps(steps) }
+                })
+                .into(),
         };
         for contender in &mut list {
             if matches!(self, Self::Basin | Self::BasinComputing) {
@@ -171,6 +184,10 @@ impl Case {
             Self::Random => {
                 vec![within(LAMBDARAM, "without prefetching", 0.05), Goal::new(LAMBDARAM, Measure::Waste(0.02))]
             }
+            Self::MemQos => {
+                let measures = [Measure::HitsNear { than: ALONE, points: 0.02 }, Measure::MinKept];
+                measures.map(|measure| Goal::new("beside a scan", measure)).into()
+            }
         }
     }
 }
@@ -189,6 +206,7 @@ impl Contender {
             share_of_rate: 1,
             celeritas: false,
             loss: 0.0,
+            shared: None,
         }
     }
 
@@ -206,7 +224,7 @@ impl Contender {
 
     /// The factor from the seconds of a run to those of all steps: a slow rival reads only some.
     pub(crate) fn scale(&self) -> f64 {
-        if self.way == Way::Open { 1.0 } else { STEPS as f64 / self.steps.len() as f64 }
+        if self.way == Way::Open || self.shared.is_some() { 1.0 } else { STEPS as f64 / self.steps.len() as f64 }
     }
 }
 
@@ -218,6 +236,7 @@ const ZARR: &str = "zarr-python, obstore";
 const DASK: &str = "xarray, dask, 16 threads";
 const MOUNT: &str = "rclone mount, rows by pread";
 const XARRAY: &str = "LambdaRAM from xarray";
+const ALONE: &str = "alone";
 const COMPUTING: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

@@ -36,6 +36,15 @@ pub(crate) enum Measure {
     /// Of the blocks that were asked for after the first two steps, at least this share was there
     /// or on its way.
     Hits(f64),
+    /// The share of blocks that the node in the middle had is the other's but for so many points.
+    HitsNear {
+        /// The other.
+        than: &'static str,
+        /// The points, as a share.
+        points: f64,
+    },
+    /// The application never had less than its `min`, in any round, once it had as much.
+    MinKept,
     /// Of the blocks that came ahead of time, at most this share was given up unused.
     Waste(f64),
 }
@@ -66,7 +75,7 @@ impl Goal {
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
         let others = match &self.measure {
             Measure::Faster { than, .. } => than.clone(),
-            Measure::Within { than, .. } => vec![*than],
+            Measure::Within { than, .. } | Measure::HitsNear { than, .. } => vec![*than],
             _ => Vec::new(),
         };
         std::iter::once(self.who).chain(others)
@@ -98,6 +107,15 @@ impl Goal {
                     let figure = ours.hits?.median;
                     (format!("{figure:.3}"), figure >= *share)
                 }
+                Measure::HitsNear { than, points } => {
+                    let [ours, theirs] = [ours, outcome(than)?].map(|outcome| Some(outcome.shared.as_ref()?[0].median));
+                    let change = ours? - theirs?;
+                    (format!("{:+.1} points to {:.3}", change * 100.0, ours?), change.abs() <= *points)
+                }
+                Measure::MinKept => {
+                    let least = ours.shared.as_ref()?[1].min;
+                    (format!("{:.0} %", least * 100.0), least >= 1.0)
+                }
                 Measure::Waste(share) => {
                     let figure = ours.waste?.median;
                     (format!("{:.1} %", figure * 100.0), figure <= *share)
@@ -118,6 +136,10 @@ impl fmt::Display for Goal {
             Measure::Stall(share) => write!(f, "waits ≤ {:.0} % of the run", share * 100.0),
             Measure::Seconds(limit) => write!(f, "≤ {:.1} ms", limit * 1e3),
             Measure::Hits(share) => write!(f, "hits after two steps ≥ {share}"),
+            Measure::HitsNear { than, points } => {
+                write!(f, "hits within {:.0} points of {than}", points * 100.0)
+            }
+            Measure::MinKept => write!(f, "memory ≥ 100 % of min"),
             Measure::Waste(share) => write!(f, "unused ≤ {:.0} %", share * 100.0),
         }
     }
@@ -130,7 +152,7 @@ mod tests {
 
     fn outcome(name: &'static str, seconds: f64) -> Outcome {
         let seconds = Spread::of([seconds]).unwrap();
-        Outcome { name, seconds, stall: None, hits: None, waste: None, version: None }
+        Outcome { name, seconds, stall: None, hits: None, waste: None, shared: None, version: None }
     }
 
     #[test]

@@ -39,6 +39,9 @@ pub(crate) struct Outcome {
     pub(crate) hits: Option<Spread>,
     /// The share of blocks that came ahead of time in vain.
     pub(crate) waste: Option<Spread>,
+    /// The share of blocks that a node had for the application, and the application's smallest
+    /// memory as a share of its `min`.
+    pub(crate) shared: Option<[Spread; 2]>,
     /// The versions of a rival's libraries.
     pub(crate) version: Option<String>,
 }
@@ -55,6 +58,9 @@ impl Outcome {
             stall: Spread::of(of().filter(waited).map(|figures| figures.waited() / figures.seconds)),
             hits: Spread::of(of().filter_map(|figures| hits(&figures.blocks?, steps))),
             waste: Spread::of(of().filter_map(|figures| waste(&figures.blocks?))),
+            shared: Spread::of(of().filter_map(|figures| Some(figures.shared?.hit_ratio)))
+                .zip(Spread::of(of().filter_map(|figures| Some(figures.shared?.least_of_min))))
+                .map(|(hits, least)| [hits, least]),
             version: of().find_map(|figures| figures.version.clone()),
         })
     }

@@ -4,7 +4,7 @@ use super::{
     goal::{Goal, Measure},
     plan::Way,
     rivals::Rival,
-    shared,
+    shared::{self, Sharing},
     weather::{STEPS, Window},
     zarr::Store,
 };
@@ -66,9 +66,8 @@ pub(crate) struct Contender {
     pub(crate) celeritas: bool,
     /// The probability of loss beside that of all links.
     pub(crate) loss: f64,
-    /// Whether the reader reads out of a node in the middle, as an application of its own, and
-    /// whether another one scans meanwhile.
-    pub(crate) shared: Option<bool>,
+    /// How the memory of a node in the middle is shared, if the reader reads out of one.
+    pub(crate) shared: Option<Sharing>,
 }
 
 /// Data that a server has.
@@ -136,13 +135,18 @@ impl Case {
                     ours("without prefetching", Served::Wind).steps(order()).way(Way::NoPrefetch),
                 ]
             }
-            Self::MemQos => [(ALONE, false), ("beside a scan", true)]
-                .map(|(name, is_scanned)| {
-                    let one = ours(name, Served::Wind).way(Way::NoPrefetch);
-                    let steps = std::iter::repeat_n(0..shared::WORKING_SET, shared::PASSES).flatten();
-                    Contender { shared: Some(is_scanned), pause: COMPUTING / 2, ..one.steps(steps) }
-                })
-                .into(),
+            Self::MemQos => [
+                (ALONE, Sharing::Alone),
+                (WEIGHTED, Sharing::Weights),
+                (GUARANTEED, Sharing::Min),
+                ("beside a scan, no rules", Sharing::NoRules),
+            ]
+            .map(|(name, sharing)| {
+                let one = ours(name, Served::Wind).way(Way::NoPrefetch);
+                let steps = std::iter::repeat_n(0..shared::WORKING_SET, shared::PASSES).flatten();
+                Contender { shared: Some(sharing), pause: COMPUTING / 2, ..one.steps(steps) }
+            })
+            .into(),
         };
         for contender in &mut list {
             if matches!(self, Self::Basin | Self::BasinComputing) {
@@ -184,10 +188,10 @@ impl Case {
             Self::Random => {
                 vec![within(LAMBDARAM, "without prefetching", 0.05), Goal::new(LAMBDARAM, Measure::Waste(0.02))]
             }
-            Self::MemQos => {
-                let measures = [Measure::HitsNear { than: ALONE, points: 0.02 }, Measure::MinKept];
-                measures.map(|measure| Goal::new("beside a scan", measure)).into()
-            }
+            Self::MemQos => vec![
+                Goal::new(WEIGHTED, Measure::HitsNear { than: ALONE, points: 0.02 }),
+                Goal::new(GUARANTEED, Measure::MinKept),
+            ],
         }
     }
 }
@@ -237,6 +241,8 @@ const DASK: &str = "xarray, dask, 16 threads";
 const MOUNT: &str = "rclone mount, rows by pread";
 const XARRAY: &str = "LambdaRAM from xarray";
 const ALONE: &str = "alone";
+const WEIGHTED: &str = "beside a scan, 75:25";
+const GUARANTEED: &str = "beside a scan, a min";
 const COMPUTING: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::{
     plan::{Figures, Plan, Way},
     process::Process,
     rivals::{Rival, Rivals, Venv},
-    shared,
+    shared::{self, Sharing},
     weather::{SHEAR_LEVELS, STEPS},
 };
 use anyhow::{Context, Result, bail, ensure};
@@ -115,9 +115,9 @@ impl Contest {
         forget(self.data.root())?;
         let servers = (0..contender.servers as usize).map(|link| self.serve(&lab, contender, link, rate));
         let mut servers = servers.collect::<Result<Vec<_>>>()?;
-        if let Some(is_scanned) = contender.shared {
-            servers.push(shared::serve(&lab, &self.program, &self.origin(&lab, contender))?);
-            let scan = is_scanned.then(|| Process::start(self.scan(&lab, contender)?));
+        if let Some(sharing) = contender.shared {
+            servers.push(shared::serve(&lab, &self.program, &self.origin(&lab, contender), sharing)?);
+            let scan = (sharing != Sharing::Alone).then(|| Process::start(self.scan(&lab, contender)?));
             servers.extend(scan.transpose()?);
         }
         let load = load()?;

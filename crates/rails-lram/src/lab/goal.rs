@@ -43,7 +43,7 @@ pub(crate) enum Measure {
         /// The points, as a share.
         points: f64,
     },
-    /// The application never had less than its `min`, in any round, once it had as much.
+    /// The application never had less than its `min`, in any round, after the first pass.
     MinKept,
     /// Of the blocks that came ahead of time, at most this share was given up unused.
     Waste(f64),
@@ -108,12 +108,12 @@ impl Goal {
                     (format!("{figure:.3}"), figure >= *share)
                 }
                 Measure::HitsNear { than, points } => {
-                    let [ours, theirs] = [ours, outcome(than)?].map(|outcome| Some(outcome.shared.as_ref()?[0].median));
-                    let change = ours? - theirs?;
-                    (format!("{:+.1} points to {:.3}", change * 100.0, ours?), change.abs() <= *points)
+                    let hits = ours.node_hits?.median;
+                    let change = hits - outcome(than)?.node_hits?.median;
+                    (format!("{:+.1} points to {hits:.3}", change * 100.0), change.abs() <= *points)
                 }
                 Measure::MinKept => {
-                    let least = ours.shared.as_ref()?[1].min;
+                    let least = ours.least_of_min?.min;
                     (format!("{:.0} %", least * 100.0), least >= 1.0)
                 }
                 Measure::Waste(share) => {
@@ -152,7 +152,16 @@ mod tests {
 
     fn outcome(name: &'static str, seconds: f64) -> Outcome {
         let seconds = Spread::of([seconds]).unwrap();
-        Outcome { name, seconds, stall: None, hits: None, waste: None, shared: None, version: None }
+        Outcome {
+            name,
+            seconds,
+            stall: None,
+            hits: None,
+            waste: None,
+            node_hits: None,
+            least_of_min: None,
+            version: None,
+        }
     }
 
     #[test]

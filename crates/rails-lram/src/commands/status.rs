@@ -195,8 +195,9 @@ fn prometheus(answers: &Answers) -> String {
     family(&mut text, "lram_memory_level", "gauge", "The level of the memory, 0 to 4.", levels);
     let links = answered.iter().map(|(node, status)| (label("node", node), u64::from(status.links)));
     family(&mut text, "lram_links", "gauge", "Links to nodes that read.", links);
-    let limits: [(_, _, fn(&BudgetStatus) -> u32); 3] = [
-        ("lram_budget_bytes", "Memory of an application for an array.", |budget| budget.slots),
+    type Slots = fn(&BudgetStatus) -> u32;
+    let limits = [
+        ("lram_budget_bytes", "Memory of an application for an array.", (|budget| budget.slots) as Slots),
         ("lram_budget_min_bytes", "Memory that others do not take, of all arrays together.", |budget| budget.min_slots),
         ("lram_budget_max_bytes", "The largest memory of all arrays together.", |budget| budget.max_slots),
     ];

@@ -57,7 +57,7 @@ fn memory_of_applications_is_told() {
     let rules = ["--budget", "model-?:wind,min=2MiB,max=8MiB,weight=7", "--budget", "*,policy=mru"];
     let node = Node::start(&data.text("wind.nc"), &rules);
     for application in ["model-1", "other"] {
-        let of = ["--application", application, "-o", &data.text(application)];
+        let of = ["--application", application, "-o", &data.text(&format!("{application}.raw"))];
         done(["get", &node.dataset("wind"), "--box", "u[0:20]"].into_iter().chain(of));
     }
     let status = done(["status", &node.address]);

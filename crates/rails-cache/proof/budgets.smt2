@@ -1,7 +1,7 @@
 ; No budget has more slots than it may have, and all together have those that are not free, with any
 ; number of budgets.
 ;
-; Stated, of the counters in `Used` and of `Memory::free`:
+; Stated, of `Share::used`, the counters in `Used` and `Memory::free`:
 ;
 ; 1. The invariant below holds of a new node, and every step keeps it: every budget has at most its
 ;    `max`, and the slots of all budgets and the free ones are all slots. So
@@ -10,11 +10,14 @@
 ; 3. While a block lacks slots of the node, some budget can give those of the largest block and keep
 ;    its `min`.
 ;
+; A budget here is a `Share` of the code: one budget, or several with the same limits, whose slots
+; count together.
+;
 ; Each check asks for a counterexample, and its name says the answer: `unsat` means that there is
 ; none, which proves the statement. `sat` is the answer where one has to exist: the premises of each
 ; step can be met, so that no proof is about nothing; and each fault breaks what is stated.
 ;
-; Budgets are numbered from 0, as by `BudgetId`. Statements about sums over all of them are proved by
+; Budgets are numbered from 0. Statements about sums over all of them are proved by
 ; induction over the number of budgets summed: for none, and for one more.
 ;
 ; The steps are the methods of `Memory`, each of `slots` slots that count against `budget`:
@@ -23,7 +26,7 @@
 ;   take        free slots are in transit, if `room` finds room
 ;   arrive      slots in transit are cached
 ;   give_up     slots in transit are free
-;   reclaim     cached slots are free; for the sake of another budget only if `Budget::can_give`
+;   reclaim     cached slots are free; for the sake of another budget only if `Share::can_give`
 ;   credit      free slots are credited, if `room` finds room
 ;   push        credited slots are cached
 ;   end_credit  credited slots are free

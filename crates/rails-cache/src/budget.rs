@@ -3,7 +3,6 @@
 use crate::{
     block::{BudgetId, DatasetId},
     future::Future,
-    level::MemoryLevel,
     losses::Losses,
     order::{Order, Policy},
     stats::BudgetStats,
@@ -11,7 +10,8 @@ use crate::{
 use rails_array::BlockIndex;
 use std::collections::VecDeque;
 
-/// The slots that a budget may have.
+/// The slots that a budget may have, or several together that
+/// [share](crate::Node::declare_budget_beside) their limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Slots that other budgets do not take from this one. Slots that it does not use serve others
@@ -38,9 +38,9 @@ pub(crate) struct Budget {
     /// Whether the application is gone. Blocks that are pinned or in transit, and credit, still
     /// count against the budget; cached blocks are all to go.
     pub(crate) is_ended: bool,
-    pub(crate) limits: Limits,
+    /// The number of the share that says what the budget may have.
+    pub(crate) share: usize,
     pub(crate) used: Used,
-    pub(crate) level: MemoryLevel,
     /// Cached blocks that are pinned by nobody.
     pub(crate) order: Order,
     /// Cached blocks of generations that are past. They are all to go.
@@ -69,14 +69,13 @@ impl Used {
 }
 
 impl Budget {
-    pub(crate) fn new(id: BudgetId, dataset: DatasetId, limits: Limits, policy: Policy, seed: u64) -> Self {
+    pub(crate) fn new(id: BudgetId, dataset: DatasetId, share: usize, policy: Policy, seed: u64) -> Self {
         Self {
             id,
             dataset,
             is_ended: false,
-            limits,
+            share,
             used: Used::default(),
-            level: MemoryLevel::default(),
             order: Order::new(policy, seed),
             stale: Vec::new(),
             future: Future::new(seed),
@@ -86,10 +85,9 @@ impl Budget {
         }
     }
 
-    /// The application is gone: nothing is guaranteed, expected or to be fetched any more.
+    /// The application is gone: nothing is expected or to be fetched any more.
     pub(crate) fn end(&mut self, seed: u64) {
         self.is_ended = true;
-        self.limits.min = 0;
         self.future = Future::new(seed);
         self.ahead = VecDeque::new();
         self.losses = None;
@@ -106,11 +104,6 @@ impl Budget {
         self.is_ended && self.used.total() == 0
     }
 
-    /// Whether the budget keeps its `min` if another one takes this many slots of it.
-    pub(crate) fn can_give(&self, slots: u32) -> bool {
-        self.used.total() >= self.limits.min.saturating_add(slots)
-    }
-
     /// The dataset has a new generation: no block of the budget is found by its name any more.
     pub(crate) fn retire(&mut self, seed: u64) {
         let order = Order::new(self.order.policy(), seed);
@@ -118,11 +111,5 @@ impl Budget {
         self.future = Future::new(seed);
         self.ahead.clear();
         self.losses = self.losses.take().map(|_| Losses::default());
-    }
-
-    /// Whether this budget has more beyond its `min`, in relation to its weight, than another.
-    pub(crate) fn exceeds(&self, other: &Self) -> bool {
-        let excess = |budget: &Self| u64::from(budget.used.total().saturating_sub(budget.limits.min));
-        excess(self) * u64::from(other.limits.weight) > excess(other) * u64::from(self.limits.weight)
     }
 }

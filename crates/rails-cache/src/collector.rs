@@ -6,6 +6,7 @@ use crate::{
     level::MemoryLevel,
     memory::{Memory, Shortage},
     mutation::{Mutation, Mutations},
+    share::Share,
 };
 
 /// The collector: it runs after a change alone, and stops once it finds no more to do.
@@ -81,7 +82,7 @@ impl Collector {
         let (of_budget, of_node): (Vec<_>, Vec<_>) = demands.partition(|demand| demand.shortage == Shortage::Budget);
         let oldest = of_node.into_iter().min_by_key(|demand| demand.request);
         let victim = |demand: &Demand| match demand.shortage {
-            Shortage::Budget => memory.budget(demand.budget).order.victim(),
+            Shortage::Budget => memory.victim_of(memory.share_of(demand.budget)),
             Shortage::Node => memory.victim(Some(demand.budget)),
         };
         let demands = of_budget.into_iter().chain(oldest).map(|demand| (demand, victim(&demand)));
@@ -123,14 +124,15 @@ fn for_pressure(memory: &Memory, idle_limit: u32) -> Option<u32> {
     {
         return Some(victim);
     }
-    // A budget keeps its `min`, and a block.
-    let leaves_some = |budget: &Budget, victim: u32| {
+    // A share keeps its `min`, and a block.
+    let leaves_some = |share: &Share, victim: u32| {
         let slots = memory.entry(victim).chain.count();
-        budget.can_give(slots) && budget.used.total() > slots
+        share.can_give(slots) && share.used > slots
     };
     let any = |budget: &Budget| {
-        let victim = (budget.level >= MemoryLevel::ANY_GOES).then(|| budget.order.victim()).flatten();
-        victim.filter(|victim| leaves_some(budget, *victim))
+        let share = memory.share_of(budget.id);
+        let victim = (share.level >= MemoryLevel::ANY_GOES).then(|| memory.victim_of(share)).flatten();
+        victim.filter(|victim| leaves_some(share, *victim))
     };
     let passed = |budget| giving(memory, budget, MemoryLevel::PASSED_GOES, budget.order.passed_victim());
     let idle = |budget| giving(memory, budget, MemoryLevel::IDLE_GOES, budget.order.idle_victim(idle_limit));
@@ -151,10 +153,11 @@ pub(crate) fn oldest_access(memory: &Memory) -> Option<u32> {
     memory.pressed().filter_map(of_budget).min()
 }
 
-/// The victim, if the budget's level is as high, or that of the node, and the budget has more than
-/// its `min`: those who fill the node do not empty others.
+/// The victim, if the level of the budget's share is as high, or that of the node, and the share
+/// has more than its `min`: those who fill the node do not empty others.
 fn giving(memory: &Memory, budget: &Budget, level: MemoryLevel, victim: Option<u32>) -> Option<u32> {
     let victim = victim?;
-    let gives = || memory.level() >= level && budget.can_give(memory.entry(victim).chain.count());
-    (budget.level >= level || gives()).then_some(victim)
+    let share = memory.share_of(budget.id);
+    let gives = || memory.level() >= level && share.can_give(memory.entry(victim).chain.count());
+    (share.level >= level || gives()).then_some(victim)
 }

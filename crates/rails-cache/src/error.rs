@@ -17,6 +17,9 @@ pub enum DeclareError {
     /// The dataset has not been declared, or has ended.
     #[error("dataset {} is not declared", .0.0)]
     UnknownDataset(DatasetId),
+    /// The budget whose limits were to be shared is none of this node's, or has ended.
+    #[error("no budget has the number {0}")]
+    UnknownBudget(u32),
     /// The generation is not later than the dataset's.
     #[error("dataset {} has generation {}, which {} is not later than", dataset.0, current.0, generation.0)]
     PastGeneration {

@@ -27,9 +27,9 @@ struct Traits {
 }
 
 impl Givers {
-    /// Takes the budget of a seat as it is now.
-    pub(crate) fn update(&mut self, seat: usize, budget: &Budget) {
-        let new = Traits::of(budget);
+    /// Takes the budget of a seat as it is now, in a share of that level.
+    pub(crate) fn update(&mut self, seat: usize, budget: &Budget, level: MemoryLevel) {
+        let new = Traits::of(budget, level);
         if self.traits.len() <= seat {
             self.traits.resize(seat + 1, Traits::default());
         }
@@ -75,9 +75,9 @@ impl Givers {
 }
 
 impl Traits {
-    fn of(budget: &Budget) -> Self {
+    fn of(budget: &Budget, level: MemoryLevel) -> Self {
         Self {
-            is_pressed: budget.level >= MemoryLevel::IDLE_GOES,
+            is_pressed: level >= MemoryLevel::IDLE_GOES && !budget.is_over(),
             has_passed: budget.order.passed_victim().is_some(),
             is_leaving: budget.is_ended && !budget.is_over() || !budget.stale.is_empty(),
             is_waiting: !budget.ahead.is_empty(),

@@ -175,7 +175,7 @@ pub fn state(node: &Node) -> NodeState {
         let named = lists.into_iter().map(|list| list.into_iter().map(|entry| table.get(entry).block).collect());
         BudgetState {
             is_ended: budget.is_ended,
-            level: budget.level.number(),
+            level: memory.share_of(budget.id).level.number(),
             used: [budget.used.in_transit, budget.used.cached, budget.used.credited],
             ahead: budget.ahead.iter().map(|index| index.0).collect(),
             order: named.collect(),

@@ -43,8 +43,8 @@
 //!   driver has to do; [`stats`]: counters; `mutation`: faults for the models to find;
 //! - `slots`, `list`, `table`: the memory, and the blocks that hold it;
 //! - [`level`]: how full it is; `order`: which block goes first; `future`: which is expected to be
-//!   used; [`losses`]: which was given up; [`budget`]: what counts against whom; `givers`: which
-//!   budgets may have a block to give;
+//!   used; [`losses`]: which was given up; [`budget`]: what counts against whom; `share`: what one
+//!   may have, or several together; `givers`: which budgets may have a block to give;
 //! - `memory`: all of these, so that every slot is free or held once; `store`: the datasets, and
 //!   the memory that holds their blocks;
 //! - `request`: who waits for which block; `collector`: which block is reclaimed, and when none;
@@ -90,6 +90,7 @@ pub mod presender;
 pub mod reader;
 pub mod rehearsal;
 mod request;
+mod share;
 mod slots;
 pub mod stats;
 mod store;

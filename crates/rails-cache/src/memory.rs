@@ -10,22 +10,26 @@ use crate::{
     losses::Losses,
     mutation::{Mutation, Mutations},
     order::{Policy, Touch},
+    share::Share,
     slots::{SlotChain, SlotPool},
     stats::MemoryUse,
     table::{Entry, Place, State, Table},
 };
 use rails_array::BlockIndex;
+use std::cmp::Reverse;
 
 /// The memory of a node.
 ///
 /// A slot is free, or one block holds it; a block that holds slots is in transit or cached, and
-/// counts against one budget.
+/// counts against one budget, and with it against one share.
 #[derive(Debug, Clone)]
 pub(crate) struct Memory {
     pool: SlotPool,
     table: Table,
     /// By the seats of their numbers. One that is over keeps its seat until another needs it.
     budgets: Vec<Budget>,
+    /// By the numbers that budgets have. One whose budgets are over is there for others.
+    shares: Vec<Share>,
     givers: Givers,
     /// The budgets that keep a record of the losses of their dataset.
     followers: Vec<(DatasetId, BudgetId)>,
@@ -53,6 +57,7 @@ impl Memory {
             pool: SlotPool::new(slots),
             table: Table::new(seed),
             budgets: Vec::new(),
+            shares: Vec::new(),
             givers: Givers::default(),
             followers: Vec::new(),
             credited: 0,
@@ -63,12 +68,40 @@ impl Memory {
         }
     }
 
+    /// Adds a budget with limits of its own.
     pub(crate) fn declare(
         &mut self,
         dataset: DatasetId,
         limits: Limits,
         policy: Policy,
     ) -> Result<BudgetId, DeclareError> {
+        let limits = self.checked(limits)?;
+        let is_vacant = |share: &Share| share.seats.iter().all(|seat| self.budgets[*seat].is_over());
+        let share = match self.shares.iter().position(is_vacant) {
+            Some(vacant) => {
+                self.shares[vacant] = Share::new(limits);
+                vacant
+            }
+            None => {
+                self.shares.push(Share::new(limits));
+                self.shares.len() - 1
+            }
+        };
+        self.add_budget(dataset, share, policy)
+    }
+
+    /// Adds a budget that shares the limits of another one.
+    pub(crate) fn declare_beside(
+        &mut self,
+        dataset: DatasetId,
+        sibling: BudgetId,
+        policy: Policy,
+    ) -> Result<BudgetId, DeclareError> {
+        self.add_budget(dataset, self.budget(sibling).share, policy)
+    }
+
+    /// The limits as they hold, if they can be kept.
+    fn checked(&self, limits: Limits) -> Result<Limits, DeclareError> {
         let total = self.pool.total();
         let limits = Limits { max: limits.max.min(total), ..limits };
         if limits.weight == 0 {
@@ -78,38 +111,53 @@ impl Memory {
             let Limits { min, max, .. } = limits;
             return Err(DeclareError::BadLimits { min, max, max_block: self.max_block_slots });
         }
-        // However the budgets share the slots beyond every `min`, one of them has a whole block of
+        // However the shares divide the slots beyond every `min`, one of them has a whole block of
         // these that it can give.
-        let open = || self.budgets.iter().filter(|budget| !budget.is_ended);
-        let budgets = open().count() as u64 + 1;
+        let open = || self.shares.iter().filter(|share| self.is_open(share));
+        let shares = open().count() as u64 + 1;
         let block = u64::from(self.max_block_slots);
-        let mins: u64 = open().map(|budget| u64::from(budget.limits.min)).sum();
-        let reserve = budgets * (block - 1) + block;
+        let mins: u64 = open().map(|share| u64::from(share.limits.min)).sum();
+        let reserve = shares * (block - 1) + block;
         let needed = mins + u64::from(limits.min) + reserve;
         if needed > u64::from(total) {
             return Err(DeclareError::Overcommitted { min: limits.min, others: mins, reserve, total });
         }
-        let new = |id| Budget::new(id, dataset, limits, policy, self.seed);
-        let over = self.budgets.iter_mut().filter(|budget| budget.is_over());
-        let reused = { over }.find_map(|budget| Some((budget.id.next()?, budget)));
-        if let Some((id, budget)) = reused {
-            *budget = new(id);
-            self.update_givers(id);
-            return Ok(id);
+        Ok(limits)
+    }
+
+    fn add_budget(&mut self, dataset: DatasetId, share: usize, policy: Policy) -> Result<BudgetId, DeclareError> {
+        let mut over = self.budgets.iter().filter(|budget| budget.is_over());
+        let id = match over.find_map(|budget| budget.id.next()) {
+            Some(reused) => reused,
+            None if self.budgets.len() < MAX_BUDGETS => BudgetId::first(self.budgets.len()),
+            None => return Err(DeclareError::TooManyBudgets { max: MAX_BUDGETS }),
+        };
+        let new = Budget::new(id, dataset, share, policy, self.seed);
+        match self.budgets.get_mut(id.seat()) {
+            None => self.budgets.push(new),
+            Some(seat) => {
+                let over = std::mem::replace(seat, new);
+                self.shares[over.share].seats.retain(|seat| *seat != id.seat());
+            }
         }
-        if self.budgets.len() >= MAX_BUDGETS {
-            return Err(DeclareError::TooManyBudgets { max: MAX_BUDGETS });
-        }
-        let id = BudgetId::first(self.budgets.len());
-        self.budgets.push(new(id));
+        self.shares[share].seats.push(id.seat());
         self.update_givers(id);
         Ok(id)
+    }
+
+    /// Whether a budget of the share has not ended.
+    fn is_open(&self, share: &Share) -> bool {
+        share.seats.iter().any(|seat| !self.budgets[*seat].is_ended)
     }
 
     /// Ends a budget: the collector takes its cached blocks.
     pub(crate) fn end_budget(&mut self, budget: BudgetId) {
         let seed = self.seed;
         self.budget_mut(budget).end(seed);
+        let share = self.budget(budget).share;
+        if !self.is_open(&self.shares[share]) {
+            self.shares[share].limits.min = 0;
+        }
         self.followers.retain(|(_, follower)| *follower != budget);
         self.update_givers(budget);
     }
@@ -134,6 +182,11 @@ impl Memory {
         let found = &mut self.budgets[budget.seat()];
         debug_assert_eq!(found.id, budget, "a budget with slots keeps its seat");
         found
+    }
+
+    /// What a budget may have, alone or with others.
+    pub(crate) fn share_of(&self, budget: BudgetId) -> &Share {
+        &self.shares[self.budget(budget).share]
     }
 
     /// Whether a budget has that number, ended or not.
@@ -175,7 +228,8 @@ impl Memory {
     #[cfg(feature = "internals")]
     pub(crate) fn are_givers_right(&self) -> bool {
         let mut anew = Givers::default();
-        self.budgets.iter().enumerate().for_each(|(seat, budget)| anew.update(seat, budget));
+        let level = |budget: &Budget| self.shares[budget.share].level;
+        self.budgets.iter().enumerate().for_each(|(seat, budget)| anew.update(seat, budget, level(budget)));
         self.givers == anew
     }
 
@@ -242,12 +296,12 @@ impl Memory {
 
     /// Whether a budget may take slots for a block.
     pub(crate) fn room(&self, budget: BudgetId, slots: u32) -> Result<(), Shortage> {
-        let budget = self.budget(budget);
+        let share = self.share_of(budget);
         if self.mutations.has(Mutation::TransitNotCounted) {
             let cached: u32 = self.budgets.iter().map(|budget| budget.used.cached).sum();
             return if cached + slots > self.total() { Err(Shortage::Node) } else { Ok(()) };
         }
-        if budget.used.total().saturating_add(slots) > budget.limits.max {
+        if share.used.saturating_add(slots) > share.limits.max {
             Err(Shortage::Budget)
         } else if slots > self.free() {
             Err(Shortage::Node)
@@ -263,11 +317,10 @@ impl Memory {
         if self.room(budget, slots).is_err() || self.free() < slots.saturating_add(reserve) {
             return false;
         }
-        let budget = self.budget(budget);
+        let share = self.share_of(budget);
         let block = self.max_block_slots;
         let level = self.level.after((self.total() - self.free()).saturating_add(slots), self.total(), block);
-        level.max(budget.level.after(budget.used.total().saturating_add(slots), budget.limits.max, block))
-            < MemoryLevel::ANY_GOES
+        level.max(share.level.after(share.used.saturating_add(slots), share.limits.max, block)) < MemoryLevel::ANY_GOES
     }
 
     /// Takes slots for an empty block, which is in transit from now on. There has to be room.
@@ -480,26 +533,39 @@ impl Memory {
         }
     }
 
-    /// The block that goes first when any budget may give, or, for the sake of a budget, any other
-    /// one and itself: of the budget that has the most beyond its share.
+    /// The block that goes first when any share may give, or, for the sake of a budget, any other
+    /// one and its own: of the share that has the most beyond its part.
     pub(crate) fn victim(&self, beneficiary: Option<BudgetId>) -> Option<u32> {
-        let offer = |budget: &'_ Budget| {
-            let victim = budget.order.victim()?;
+        let own = beneficiary.map(|budget| self.budget(budget).share);
+        let offer = |(number, share): (usize, &'_ Share)| {
+            let victim = self.victim_of(share)?;
             let slots = self.table.get(victim).chain.count();
-            let is_its_own = beneficiary == Some(budget.id);
-            let gives = is_its_own || budget.can_give(slots) || self.mutations.has(Mutation::MinNotKept);
-            gives.then_some((budget.id, victim))
+            let gives = own == Some(number) || share.can_give(slots) || self.mutations.has(Mutation::MinNotKept);
+            gives.then_some((number, victim))
         };
-        let more = |best: (BudgetId, u32), next: (BudgetId, u32)| {
-            if self.budget(next.0).exceeds(self.budget(best.0)) { next } else { best }
+        let more = |best: (usize, u32), next: (usize, u32)| {
+            if self.shares[next.0].exceeds(&self.shares[best.0]) { next } else { best }
         };
-        self.budgets().filter_map(offer).reduce(more).map(|(_, victim)| victim)
+        self.shares.iter().enumerate().filter_map(offer).reduce(more).map(|(_, victim)| victim)
+    }
+
+    /// The block of a share that goes first: one that nobody is expected to use again, or else one
+    /// of the budget that has a partition which was idle for longest, or of the largest of these.
+    pub(crate) fn victim_of(&self, share: &Share) -> Option<u32> {
+        let budgets = || share.seats.iter().map(|seat| &self.budgets[*seat]);
+        let offer = |budget: &Budget| {
+            let access = budget.order.oldest_access().unwrap_or(u32::MAX);
+            Some((access, Reverse(budget.used.total()), budget.order.victim()?))
+        };
+        let passed = budgets().find_map(|budget| budget.order.passed_victim());
+        passed.or_else(|| budgets().filter_map(offer).min().map(|(.., victim)| victim))
     }
 
     /// Whether slots of a block may be taken for the sake of a budget that has too few.
     pub(crate) fn may_take(&self, beneficiary: BudgetId, shortage: Shortage, entry: u32) -> bool {
         let Entry { budget, chain, .. } = *self.table.get(entry);
-        budget == beneficiary || shortage == Shortage::Node && self.budget(budget).can_give(chain.count())
+        let is_its_own = self.budget(budget).share == self.budget(beneficiary).share;
+        is_its_own || shortage == Shortage::Node && self.share_of(budget).can_give(chain.count())
     }
 
     fn lift(&mut self, entry: u32) {
@@ -536,14 +602,22 @@ impl Memory {
         let total = self.total();
         let block = self.max_block_slots;
         self.level = self.level.after(total - self.free(), total, block);
-        let budget = self.budget_mut(budget);
-        budget.level = budget.level.after(budget.used.total(), budget.limits.max, block);
-        let id = budget.id;
-        self.update_givers(id);
+        let share = self.budget(budget).share;
+        let used = self.shares[share].seats.iter().map(|seat| self.budgets[*seat].used.total()).sum();
+        let changed = &mut self.shares[share];
+        changed.used = used;
+        let level = changed.level.after(used, changed.limits.max, block);
+        if std::mem::replace(&mut changed.level, level) != level {
+            for seat in &self.shares[share].seats {
+                self.givers.update(*seat, &self.budgets[*seat], level);
+            }
+        }
+        self.update_givers(budget);
     }
 
     /// Has the sets of budgets follow a change of one.
     fn update_givers(&mut self, budget: BudgetId) {
-        self.givers.update(budget.seat(), &self.budgets[budget.seat()]);
+        let found = &self.budgets[budget.seat()];
+        self.givers.update(budget.seat(), found, self.shares[found.share].level);
     }
 }

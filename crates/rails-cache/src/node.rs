@@ -44,12 +44,14 @@ pub struct NodeConfig {
 /// # Guarantees
 ///
 /// - Blocks in transit and blocks cached never hold more slots than the node has, nor more than
-///   their budget's limit. Slots are taken before a block is asked for.
+///   their budget's limit, or that of several together. Slots are taken before a block is asked
+///   for.
 /// - A request that is not cancelled is served or refused with a reason, as long as the driver
 ///   answers every [`Action::Fetch`], [`Action::Copy`] and [`Action::Recall`], and upstreams push
 ///   into the credit that they do not return, or are [lost](Self::lose_upstream). Of those that
 ///   lack slots, older requests get them first.
-/// - A budget at its `min` loses no slot to another one.
+/// - A budget at its `min` loses no slot to another one, nor do several that share a `min`, but for
+///   each other.
 /// - The collector does nothing unless something has changed since its last pass.
 #[derive(Debug, Clone)]
 pub struct Node {
@@ -117,6 +119,25 @@ impl Node {
         policy: Policy,
     ) -> Result<BudgetId, DeclareError> {
         self.store.add_budget(dataset, limits, policy)
+    }
+
+    /// Adds the memory of an application for one more dataset, with the limits of another budget:
+    /// they hold for both together, and for all that are declared beside either. Of several, a
+    /// block goes first that nobody is expected to use again, and else one of the budget of
+    /// which a partition was not accessed for longest. The limits hold until the last of the
+    /// budgets ends.
+    ///
+    /// # Errors
+    ///
+    /// [`DeclareError::UnknownDataset`], [`DeclareError::UnknownBudget`] for a sibling that is none
+    /// or has ended, or [`DeclareError::TooManyBudgets`].
+    pub fn declare_budget_beside(
+        &mut self,
+        dataset: DatasetId,
+        sibling: BudgetId,
+        policy: Policy,
+    ) -> Result<BudgetId, DeclareError> {
+        self.store.add_budget_beside(dataset, sibling, policy)
     }
 
     /// The dataset's source has changed: blocks of the past generation are given to nobody any
@@ -541,7 +562,7 @@ impl Node {
     /// How full the memory of a budget is, or the whole memory, whichever is fuller.
     pub fn level_of(&self, budget: BudgetId) -> MemoryLevel {
         let memory = &self.store.memory;
-        let known = memory.has_budget(budget).then(|| memory.budget(budget).level);
+        let known = memory.has_budget(budget).then(|| memory.share_of(budget).level);
         known.unwrap_or_default().max(memory.level())
     }
 
@@ -554,6 +575,26 @@ impl Node {
     pub fn stats(&self, budget: BudgetId) -> BudgetStats {
         let memory = &self.store.memory;
         if memory.has_budget(budget) { memory.budget(budget).stats } else { BudgetStats::default() }
+    }
+
+    /// What a budget may have, alone or together with others; its `max` is at most the node's
+    /// slots. None for a budget that is not the node's.
+    pub fn limits_of(&self, budget: BudgetId) -> Option<Limits> {
+        let memory = &self.store.memory;
+        memory.has_budget(budget).then(|| memory.share_of(budget).limits)
+    }
+
+    /// The slots that count against a budget itself. None for a budget that is not the node's.
+    pub fn used_alone(&self, budget: BudgetId) -> u32 {
+        let memory = &self.store.memory;
+        if memory.has_budget(budget) { memory.budget(budget).used.total() } else { 0 }
+    }
+
+    /// The slots that count against the limits of a budget: its own, and those of the budgets that
+    /// share the limits. None for a budget that is not the node's.
+    pub fn used_together(&self, budget: BudgetId) -> u32 {
+        let memory = &self.store.memory;
+        if memory.has_budget(budget) { memory.share_of(budget).used } else { 0 }
     }
 
     /// Pushed blocks that were dropped: no credit covered them, their generation is not the current

@@ -29,6 +29,10 @@ pub struct Reader {
     seen: BudgetStats,
     /// The selection that was read last.
     last: Option<Selection>,
+    /// Whether the node has to be told of regions that were announced.
+    is_told_anew: bool,
+    /// Whether the node expects uses that were announced.
+    expects: bool,
     /// The bytes of each open read, and when it began.
     open: BTreeMap<RequestId, (u64, Instant)>,
 }
@@ -44,6 +48,8 @@ impl Reader {
             waste: Waste::new(),
             seen: BudgetStats::default(),
             last: None,
+            is_told_anew: false,
+            expects: false,
             open: BTreeMap::new(),
         }
     }
@@ -56,6 +62,8 @@ impl Reader {
             waste: Waste::new(),
             seen: BudgetStats::default(),
             last: None,
+            is_told_anew: self.expects || self.is_told_anew,
+            expects: false,
             open: BTreeMap::new(),
             ..self.clone()
         }
@@ -64,11 +72,24 @@ impl Reader {
     /// Announces the regions that will be read, in their order. They take the place of those that
     /// were announced before.
     ///
+    /// From the next read on the node [expects](Node::expect) their blocks, until reads leave the
+    /// list, so that policies [`Hinted`](crate::Policy::Hinted) and
+    /// [`Schedule`](crate::Policy::Schedule) keep them.
+    ///
     /// # Errors
     ///
     /// [`TellError`] for a list that is too long or leaves the array.
     pub fn tell(&mut self, regions: Vec<Region>) -> Result<(), TellError> {
-        self.detector.tell(regions)
+        self.detector.tell(regions)?;
+        self.is_told_anew = true;
+        Ok(())
+    }
+
+    /// The reader's blocks are not read any more: what it announced keeps none of them.
+    pub fn leave(&mut self, node: &mut Node) {
+        if std::mem::take(&mut self.expects) {
+            node.forget_expected(self.budget);
+        }
     }
 
     /// Reads a selection, and prefetches those that are expected after it, over a path like this.
@@ -84,11 +105,17 @@ impl Reader {
         now: Instant,
     ) -> Result<RequestId, ReadError> {
         let blocks = node.blocks_of_selection(self.budget, selection)?;
+        if std::mem::take(&mut self.is_told_anew) {
+            self.expect(node, selection);
+        }
         let request = node.read(self.budget, blocks)?;
         let bytes = node.bytes_of(self.budget, selection);
         self.open.insert(request, (bytes, now));
         self.detector.observe(selection.bounds());
         self.beginning.observe(selection.bounds());
+        if !self.detector.is_told() {
+            self.leave(node);
+        }
         self.judge(node, now);
         self.prefetch(node, selection, path, now);
         Ok(request)
@@ -104,6 +131,21 @@ impl Reader {
     /// The pattern of the last reads.
     pub fn pattern(&self) -> Pattern {
         self.detector.pattern()
+    }
+
+    /// Has the node expect the blocks of the regions that were announced.
+    fn expect(&mut self, node: &mut Node, selection: &Selection) {
+        self.leave(node);
+        self.expects = true;
+        for region in self.detector.announced() {
+            let Some(next) = with_steps(region.clone(), selection) else { continue };
+            // A division of a part of the array has no blocks of other regions.
+            let Ok(blocks) = node.blocks_of_selection(self.budget, &next) else { continue };
+            let wanted = blocks.len();
+            if node.expect(self.budget, blocks).is_ok_and(|noted| noted < wanted) {
+                break;
+            }
+        }
     }
 
     /// Learns the fate of blocks that were fetched ahead.
@@ -133,8 +175,7 @@ impl Reader {
             regions = self.beginning.next(read_bytes, path);
             left = u64::MAX;
         }
-        let with_steps = |region: Region| Selection::new(region, selection.steps().iter().copied()).ok();
-        let next: Vec<Selection> = regions.into_iter().filter_map(with_steps).collect();
+        let next: Vec<Selection> = regions.into_iter().filter_map(|region| with_steps(region, selection)).collect();
         self.pass(node, selection, &next);
         for next in &next {
             if left == 0 {
@@ -160,6 +201,11 @@ impl Reader {
         let left: Vec<BlockIndex> = behind.filter(|block| !kept.iter().any(|kept| kept.contains(*block))).collect();
         let _ = node.pass(self.budget, left);
     }
+}
+
+/// A region with the steps of a selection.
+fn with_steps(region: Region, selection: &Selection) -> Option<Selection> {
+    Selection::new(region, selection.steps().iter().copied()).ok()
 }
 
 /// As many as [`Waste`] remembers.

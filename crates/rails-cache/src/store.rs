@@ -52,10 +52,21 @@ impl Store {
         limits: Limits,
         policy: Policy,
     ) -> Result<BudgetId, DeclareError> {
-        if self.datasets.get(&dataset).is_none_or(|declared| declared.is_ended) {
-            return Err(DeclareError::UnknownDataset(dataset));
-        }
+        self.dataset_mut(dataset)?;
         self.memory.declare(dataset, limits, policy)
+    }
+
+    pub(crate) fn add_budget_beside(
+        &mut self,
+        dataset: DatasetId,
+        sibling: BudgetId,
+        policy: Policy,
+    ) -> Result<BudgetId, DeclareError> {
+        self.dataset_mut(dataset)?;
+        if !self.memory.has_budget(sibling) {
+            return Err(DeclareError::UnknownBudget(sibling.0));
+        }
+        self.memory.declare_beside(dataset, sibling, policy)
     }
 
     /// The dataset, to be changed.

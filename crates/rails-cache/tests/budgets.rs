@@ -4,7 +4,7 @@
 use rails_array::{BlockGrid, BlockIndex, Grid, Region, Shape};
 use rails_cache::{
     Action, BlockId, BudgetId, DatasetId, DeclareError, Fault, Generation, Limits, Node, NodeConfig, Policy, ReadError,
-    Refusal,
+    Reader, Refusal, pattern::Path,
 };
 use std::{
     sync::Arc,
@@ -104,6 +104,73 @@ fn a_max_bounds_a_budget_that_is_alone() {
     assert!((78..=80).contains(&site.node.usage().cached));
 }
 
+/// One more dataset like the first, for the same limits.
+fn beside(site: &mut Site, sibling: BudgetId) -> BudgetId {
+    let line = |extent| Shape::new([extent]).unwrap();
+    let grid = BlockGrid::new(Region::whole(&line(100_000)), line(1)).unwrap();
+    let grid = Grid::with_partitions(grid, line(16)).unwrap();
+    let dataset = (1..)
+        .map(DatasetId)
+        .find(|dataset| site.node.declare_dataset(*dataset, Arc::new(grid.clone()), 4, Generation(0)).is_ok());
+    site.node.declare_budget_beside(dataset.unwrap(), sibling, Policy::Lru).unwrap()
+}
+
+#[test]
+fn limits_hold_for_all_budgets_that_share_them() {
+    let mut site = Site::new(1000);
+    let limits = Limits { min: 300, max: 400, weight: 1 };
+    let first = site.budget(limits, Policy::Lru);
+    let second = beside(&mut site, first);
+    let greedy = site.budget(Limits { weight: 1000, ..Limits::default() }, Policy::Lru);
+    for block in 0..1000 {
+        site.read(first, [block]);
+        site.read(second, [block]);
+        assert!(
+            site.node.used_together(first) <= 400 && site.node.used_together(second) == site.node.used_together(first)
+        );
+    }
+    // The second alone fills what both may have.
+    site.now += Duration::from_secs(10);
+    site.read(second, 5000..5300);
+    site.read(greedy, 10_000..20_000);
+    assert!(site.node.used_together(first) >= 300);
+    let before = site.node.stats(second).hits;
+    site.read(second, 5000..5300);
+    assert_eq!(site.node.stats(second).hits - before, 300, "blocks of the budget that was idle went first");
+}
+
+#[test]
+fn shared_limits_end_with_the_last_budget() {
+    let mut site = Site::new(100);
+    let first = site.budget(Limits { min: 80, ..Limits::default() }, Policy::Lru);
+    let second = beside(&mut site, first);
+    let more = Limits { min: 50, ..Limits::default() };
+    site.node.end_budget(first).unwrap();
+    assert!(site.node.declare_budget(DATASET, more, Policy::Lru).is_err(), "the second one keeps the guarantee");
+    let gone = site.node.declare_budget_beside(DATASET, first, Policy::Lru);
+    assert!(matches!(gone, Err(DeclareError::UnknownBudget(_))), "{gone:?}");
+    site.node.end_budget(second).unwrap();
+    site.act();
+    assert!(site.node.declare_budget(DATASET, more, Policy::Lru).is_ok());
+}
+
+#[test]
+fn many_budgets_have_the_weight_of_one() {
+    let mut site = Site::new(1000);
+    let worker = site.budget(Limits::default(), Policy::Lru);
+    let first = site.budget(Limits::default(), Policy::Lru);
+    let scanners = [first, beside(&mut site, first), beside(&mut site, first), beside(&mut site, first)];
+    site.read(worker, 0..350);
+    let mut next = 50_000;
+    let beside = site.hit_ratio(worker, 4, 350, |site| {
+        for scanner in scanners {
+            site.read(scanner, [next]);
+            next += 1;
+        }
+    });
+    assert!(beside >= 0.98, "{beside}");
+}
+
 #[test]
 fn policies_keep_what_they_promise() {
     for (policy, kept) in [(Policy::Lru, 922..1000), (Policy::Mru, 0..78)] {
@@ -139,6 +206,42 @@ fn a_schedule_keeps_the_nearest_uses() {
     // 78 % of 50 stay.
     assert!(hits(Policy::Schedule, true) >= 36, "{}", hits(Policy::Schedule, true));
     assert!(hits(Policy::Hinted, true) >= 36);
+}
+
+#[test]
+fn what_a_reader_announces_is_kept() {
+    // Two passes over 100 blocks in a memory of 50, over a path without a rate, so that next to
+    // nothing comes ahead of time.
+    let path = Path { round_trip: Duration::ZERO, storage_latency: Duration::ZERO, bytes_per_second: 0 };
+    let line = |extent| Shape::new([extent]).unwrap();
+    let regions = |passes: u64| -> Vec<Region> {
+        (0..100 * passes).map(|at| Region::new([at % 100], line(1)).unwrap()).collect()
+    };
+    let fetches = |policy, is_told: bool, then: u64| {
+        let mut site = Site::new(50);
+        let budget = site.budget(Limits::default(), policy);
+        let mut reader = Reader::new(budget, &line(100_000));
+        if is_told {
+            reader.tell(regions(2)).unwrap();
+        }
+        let elsewhere = (0..then).map(|at| Region::new([5000 + at * at], line(1)).unwrap());
+        for region in regions(2).into_iter().take(if then > 0 { 50 } else { 200 }).chain(elsewhere) {
+            reader.read(&mut site.node, &region.into(), &path, site.now).unwrap();
+            site.act();
+        }
+        let fetched = |site: &Site| site.node.stats(budget).misses + site.node.stats(budget).ahead_fetched;
+        let before = fetched(&site);
+        site.read(budget, if then > 0 { 0..50 } else { 0..0 });
+        (before, fetched(&site) - before)
+    };
+    for (policy, is_told) in [(Policy::Lru, false), (Policy::Lru, true), (Policy::Hinted, false)] {
+        assert!(fetches(policy, is_told, 0).0 >= 199, "{policy:?}");
+    }
+    for policy in [Policy::Hinted, Policy::Schedule] {
+        assert!(fetches(policy, true, 0).0 <= 164, "{policy:?}");
+    }
+    // A program that leaves its list has the blocks of the list in its way no longer.
+    assert_eq!(fetches(Policy::Hinted, true, 200).1, 50);
 }
 
 #[test]

@@ -306,6 +306,11 @@ impl Array {
     /// Announces the regions that will be read, in their order, so that they are fetched in it.
     /// They take the place of those that were announced before.
     ///
+    /// Blocks that are read more than once stay in memory for the next time, the nearest reads
+    /// first, under the policies [`Hinted`](crate::Policy::Hinted) and
+    /// [`Schedule`](crate::Policy::Schedule). The read that follows notes the blocks of the list,
+    /// at most a million.
+    ///
     /// # Errors
     /// [`TellError`] for a list that is too long or leaves the array.
     pub fn tell(&self, regions: Vec<Region>) -> Result<(), TellError> {

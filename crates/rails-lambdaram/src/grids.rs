@@ -12,10 +12,7 @@ use crate::{
     wire::GridOf,
 };
 use rails_array::{Region, Selection, Shape};
-use rails_cache::{
-    Policy,
-    pattern::{Pattern, TellError},
-};
+use rails_cache::pattern::{Pattern, TellError};
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -29,7 +26,6 @@ pub(crate) struct Grids {
     description: Arc<DatasetDescription>,
     array: u32,
     application: String,
-    policy: Policy,
     has_views: bool,
     prefetches: bool,
     state: Mutex<State>,
@@ -69,7 +65,6 @@ impl Grids {
             description: Arc::clone(description),
             array,
             application: options.application.clone(),
-            policy: options.policy,
             has_views: options.views,
             prefetches: options.prefetch,
             state: Mutex::default(),
@@ -170,8 +165,7 @@ impl Grids {
         told: &[Region],
     ) -> Result<View, OpenError> {
         let wanted = GridOf { region, block_shape };
-        let (grid, budget) =
-            self.library.open(&self.description, self.array, &wanted, &self.application, self.policy)?;
+        let (grid, budget) = self.library.open(&self.description, self.array, &wanted, &self.application)?;
         let node = Arc::clone(self.library.node());
         let shape = &self.description.arrays[self.array as usize].description.shape;
         let reader = node.add_reader(*budget, shape, before.map(View::reader), self.prefetches);

@@ -27,6 +27,7 @@
 //! # Map
 //! Each module depends only on those above it.
 //! - [`description`], [`wire`], [`encoding`]: datasets, messages and blocks as they travel;
+//! - `budgets`: rules for the memory of applications;
 //! - [`catalogue`], [`storage`]: datasets in files, and the threads that read them;
 //! - `node`: the protocol of the cache under one lock, and its memory; `link`: links between nodes;
 //! - `library`: the datasets that a node knows, from files or from other nodes;
@@ -48,6 +49,7 @@
 
 mod address;
 mod aside;
+mod budgets;
 pub mod catalogue;
 mod dataset;
 pub mod description;
@@ -69,10 +71,12 @@ pub mod wire;
 mod words;
 
 pub use address::{LinkTransport, NodeAddress, SiteAddress, SiteAddressError};
+pub use budgets::{BudgetError, BudgetRule, BudgetRuleError};
 pub use dataset::{Array, ArrayError, Dataset, Explanation, ReadError, SelectError};
 pub use library::DescribeError;
 pub use link::{DialError, LinkError};
 pub use options::{SiteOptionError, SiteOptions};
+pub use rails_cache::Policy;
 pub use server::{ServeError, Server, ServerOptions};
 pub use site::{Site, SiteError};
 

@@ -1,6 +1,6 @@
 //! The options of a site.
 
-use rails_cache::Policy;
+use crate::budgets::{BudgetError, BudgetRule};
 use rails_celeritas::{AdaptiveOptions, CeleritasOptions};
 use rails_multirail::{Mode, Security};
 use rails_topo::{Bandwidth, DataSize};
@@ -20,8 +20,8 @@ pub struct SiteOptions {
     pub(crate) views: bool,
     pub(crate) prefetch: bool,
     pub(crate) presend: bool,
-    pub(crate) policy: Policy,
     pub(crate) trace: Option<PathBuf>,
+    pub(crate) budgets: Vec<BudgetRule>,
 }
 
 /// An option that a site cannot have.
@@ -50,6 +50,9 @@ pub enum SiteOptionError {
     /// The name of the application is empty, too long, or not printable.
     #[error("an application has a name of 1 to 128 printable bytes")]
     Application,
+    /// The memory cannot keep a rule for budgets.
+    #[error(transparent)]
+    Budget(#[from] BudgetError),
 }
 
 impl SiteOptions {
@@ -66,8 +69,8 @@ impl SiteOptions {
             views: true,
             prefetch: true,
             presend: false,
-            policy: Policy::Lru,
             trace: None,
+            budgets: Vec::new(),
         }
     }
 
@@ -125,14 +128,6 @@ impl SiteOptions {
         Self { presend, ..self }
     }
 
-    /// Which block goes first when the memory is full. Default: [`Policy::Lru`]. [`Policy::Mru`] is
-    /// for programs that read the same again and again, and more of it than the memory holds.
-    /// Nothing is expected of a site's blocks, so that the others are as `Lru`, and
-    /// [`Policy::Schedule`] keeps none that was used.
-    pub fn policy(self, policy: Policy) -> Self {
-        Self { policy, ..self }
-    }
-
     /// The file in which reads are recorded, for a [replay](crate::replay). Default: the path in
     /// the environment variable `LRAM_TRACE`, or none; the variable is there so that programs
     /// can be recorded unchanged. A [trace] says what is recorded. Where the file is there
@@ -144,6 +139,20 @@ impl SiteOptions {
     /// [trace]: crate::trace
     pub fn trace(self, path: impl Into<PathBuf>) -> Self {
         Self { trace: Some(path.into()), ..self }
+    }
+
+    /// Adds a rule for the memory of applications: that of this process, and those of nodes that
+    /// read from it if it [serves](crate::Server). Of several rules the first holds that names an
+    /// application and a dataset. Default: an application may have all of the memory for a dataset,
+    /// has no guarantee, and the weight 1.
+    ///
+    /// Rules whose `min`s are more than the memory are an error when the site is opened. A rule may
+    /// name many applications and datasets: each has its `min`, from its first read on, and the
+    /// first read of one for which nothing is left fails, as does that of an application without a
+    /// rule.
+    pub fn budget(mut self, rule: BudgetRule) -> Self {
+        self.budgets.push(rule);
+        self
     }
 
     /// The number of slots.

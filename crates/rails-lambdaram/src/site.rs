@@ -4,6 +4,7 @@ use crate::{
     SiteAddress, SiteAddressError, SiteOptionError, SiteOptions,
     address::{LinkTransport, NodeAddress},
     aside::aside,
+    budgets::Budgets,
     catalogue::{Catalogue, CatalogueError, OpenLimits},
     dataset::Dataset,
     description::DatasetEntry,
@@ -284,7 +285,9 @@ fn node_of(
     let id = NodeId(id.try_into().expect("sixteen bytes"));
     let seed = u64::from_le_bytes(seed.try_into().expect("eight bytes"));
     let size = NodeSize { slots, slot_bytes: options.slot_bytes, max_block_slots: MAX_BLOCK_SLOTS };
-    Ok(Node::new(id, size, memory(size)?, seed, &Handle::current()))
+    let budgets =
+        Budgets::new(&options.budgets, slots, options.slot_bytes, MAX_BLOCK_SLOTS).map_err(SiteOptionError::from)?;
+    Ok(Node::new(id, size, budgets, memory(size)?, seed, &Handle::current()))
 }
 
 /// The security that the options state, or none for nodes on this machine.

@@ -176,6 +176,7 @@ pub(crate) fn not_opened(error: SiteError, address: &str) -> anyhow::Error {
         SiteError::Option(error @ SiteOptionError::Memory { .. }) => {
             Helped::usage(error, "give another size by --memory, such as 256MiB")
         }
+        error @ SiteError::Option(SiteOptionError::Budget(_)) => beyond_memory(error),
         SiteError::Option(error) => Helped::usage(error, "give another name by --application"),
         error @ SiteError::Security { .. } => anyhow::Error::new(error).help(SECURITY),
         error @ SiteError::Resolve { .. } => {
@@ -202,6 +203,17 @@ fn mistyped(address: &str, error: &SiteAddressError) -> String {
         }
         SiteAddressError::Port { .. } => "`lram serve` prints its address with the port".to_owned(),
         _ => "an address is lram://HOST/DATASET (or HOST:PORT), or a path".to_owned(),
+    }
+}
+
+/// Adds a remedy to the error of opening, if the memory cannot keep the rules for budgets.
+pub(crate) fn beyond_memory(error: SiteError) -> anyhow::Error {
+    match error {
+        SiteError::Option(SiteOptionError::Budget(error)) => Helped::usage(
+            error,
+            "give more by --memory, or guarantee less by the `min` of each --budget; `max` is at least 1MiB",
+        ),
+        error => error.into(),
     }
 }
 

@@ -138,8 +138,16 @@ pub(crate) fn reader_frames() -> Vec<Vec<u8>> {
 pub(crate) fn server_messages() -> Vec<Vec<u8>> {
     let (handle, question, text) = (Handle(1), 7, String::from("a.nc: chunk 3"));
     let denial = Denial { reason: DenialReason::Grid, text: text.clone() };
-    let budget =
-        BudgetStatus { application: "model".into(), dataset: "wind".into(), hits: 1 << 40, ..BudgetStatus::default() };
+    let budget = BudgetStatus {
+        application: "model".into(),
+        dataset: "wind".into(),
+        slots: 9,
+        min_slots: 7,
+        max_slots: u32::MAX,
+        weight: 3,
+        hits: 1 << 40,
+        ..BudgetStatus::default()
+    };
     let frames = [
         ServerFrame::Welcome(Welcome {
             version: VERSION,

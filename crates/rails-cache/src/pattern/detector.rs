@@ -128,6 +128,11 @@ impl Detector {
         self.apriori.as_ref().is_some_and(Apriori::is_live)
     }
 
+    /// The regions that were told and are to come, while reads keep to the list.
+    pub(crate) fn announced(&self) -> &[Region] {
+        self.apriori.as_ref().filter(|apriori| apriori.is_live()).map_or(&[], Apriori::to_come)
+    }
+
     fn expects(&self) -> bool {
         self.is_told() || self.streams.iter().any(|stream| stream.is_live(self.reads))
     }

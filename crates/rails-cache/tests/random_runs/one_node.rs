@@ -24,8 +24,10 @@ struct Run {
     budgets: Vec<(BudgetId, DatasetId)>,
     ended: Vec<(BudgetId, DatasetId)>,
     next_dataset: u32,
-    /// The slots that each budget has at most.
+    /// The slots that each budget has at most, alone or with those that share its limits.
     maxima: BTreeMap<BudgetId, u32>,
+    /// Of each budget, the one that was declared with the limits that it has.
+    founders: BTreeMap<BudgetId, BudgetId>,
     generations: BTreeMap<DatasetId, Generation>,
     /// What each slot holds: a block, and the number of the slot in it.
     contents: Vec<Option<(BlockId, usize)>>,
@@ -74,6 +76,7 @@ impl Run {
             ended: Vec::new(),
             next_dataset: 0,
             maxima: BTreeMap::new(),
+            founders: BTreeMap::new(),
             contents: vec![None; slots as usize],
             asked: Vec::new(),
             copying: Vec::new(),
@@ -118,12 +121,22 @@ impl Run {
     fn open_budget(&mut self, dataset: DatasetId) {
         let (random, slots) = (&mut self.random, self.slots);
         let policy = *[Policy::Lru, Policy::Mru, Policy::Hinted, Policy::Schedule].choose(random).unwrap();
+        if random.random_bool(0.3)
+            && let Some((sibling, _)) = self.budgets.choose(random).copied()
+        {
+            let budget = self.node.declare_budget_beside(dataset, sibling, policy).unwrap();
+            assert!(self.maxima.insert(budget, self.maxima[&sibling]).is_none(), "two budgets have the same number");
+            self.founders.insert(budget, self.founders[&sibling]);
+            self.budgets.push((budget, dataset));
+            return;
+        }
         let is_tight = random.random_bool(0.3);
         let max = if is_tight { self.max_block_slots } else { random.random_range(self.max_block_slots..=slots) };
         let min = random.random_range(0..=slots / 3).min(max);
         let limits = Limits { min, max, weight: random.random_range(1..4) };
         if let Ok(budget) = self.node.declare_budget(dataset, limits, policy) {
             assert!(self.maxima.insert(budget, max).is_none(), "two budgets have the same number");
+            self.founders.insert(budget, budget);
             self.budgets.push((budget, dataset));
         }
     }
@@ -366,9 +379,20 @@ impl Run {
         let asked: usize = self.asked.iter().map(|(_, slots)| slots.len()).sum();
         assert_eq!(usage.in_transit as usize, asked);
         assert_eq!(usage.credited, self.credit.values().sum::<u32>());
-        let used = internals::used(&self.node);
-        let maxima: Vec<u32> = internals::budgets(&self.node).iter().map(|budget| self.maxima[budget]).collect();
-        assert!(used.iter().zip(&maxima).all(|(used, max)| used <= max), "{used:?} of {maxima:?} slots");
+        let mut used = BTreeMap::<BudgetId, u32>::new();
+        for (budget, slots) in internals::budgets(&self.node).iter().zip(internals::used(&self.node)) {
+            *used.entry(self.founders[budget]).or_default() += slots;
+        }
+        for (founder, used) in used {
+            assert!(used <= self.maxima[&founder], "{used} of {} slots", self.maxima[&founder]);
+        }
+        for (budget, _) in &self.budgets {
+            let siblings = self.budgets.iter().filter(|(other, _)| self.founders[other] == self.founders[budget]);
+            let ended = self.ended.iter().any(|(other, _)| self.founders[other] == self.founders[budget]);
+            let held: u32 = siblings.map(|(sibling, _)| self.node.used_alone(*sibling)).sum();
+            let counted = self.node.used_together(*budget);
+            assert!(held == counted || held < counted && ended, "{held} slots are held, and {counted} count");
+        }
         let stats: Vec<_> = self.budgets.iter().map(|(budget, _)| self.node.stats(*budget)).collect();
         let found = self.found_before + stats.iter().map(found).sum::<u64>();
         let counted = self.given + internals::awaited(&self.node) as u64;

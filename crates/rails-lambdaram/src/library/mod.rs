@@ -11,12 +11,12 @@ mod peer;
 use crate::{
     description::{DatasetDescription, DatasetEntry},
     link::{Answer, LinkError, LinkStatus, Question, Remote},
-    node::{BudgetLease, GridKey, Lease, Node, OpenGrid, OpenGridError, Upstream},
+    node::{BudgetLease, GridKey, Lease, NoBudget, Node, OpenGrid, OpenGridError, Upstream},
     wire::{Denial, DenialReason, GridOf, NodeStatus, Run},
 };
 pub(crate) use local::Local;
 pub(crate) use peer::Peer;
-use rails_cache::{DeclareError, Policy, pattern::Path};
+use rails_cache::pattern::Path;
 use std::{
     collections::HashMap,
     sync::{
@@ -147,7 +147,6 @@ impl Library {
         array: u32,
         grid: &GridOf,
         application: &str,
-        policy: Policy,
     ) -> Result<(Lease, BudgetLease), OpenError> {
         let generation = description.generation;
         let key = GridKey { dataset: description.name.as_str().into(), array, grid: grid.clone(), generation };
@@ -159,7 +158,7 @@ impl Library {
             Source::Simulated(source) => source.upstream(description).ok_or(OpenError::Changed)?,
         };
         let grid = self.node.open_grid(&key, &summary.description, &upstream)?;
-        let budget = self.node.budget(&grid, application, policy)?;
+        let budget = self.node.budget(&grid, application)?;
         Ok((grid, budget))
     }
 
@@ -185,7 +184,7 @@ impl Library {
         if description.generation != generation {
             return Err(OpenError::Changed.into());
         }
-        self.open(&description, array, grid, application, Policy::default()).map_err(Denial::from)
+        self.open(&description, array, grid, application).map_err(Denial::from)
     }
 
     /// Has blocks ready where they come from.
@@ -287,7 +286,7 @@ pub(crate) enum OpenError {
     #[error(transparent)]
     Grid(#[from] OpenGridError),
     #[error(transparent)]
-    Budget(#[from] DeclareError),
+    Budget(#[from] NoBudget),
 }
 
 impl From<OpenError> for Denial {

@@ -49,6 +49,14 @@ struct Request {
 /// A budget, and its use: as long as there is one, the node keeps the budget.
 pub(crate) type BudgetLease = Arc<BudgetId>;
 
+/// The figures of a budget.
+pub(super) struct Held {
+    pub(super) slots: u32,
+    /// Those of all budgets of the application for the dataset.
+    pub(super) limits: Limits,
+    pub(super) stats: BudgetStats,
+}
+
 /// A reader of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ReaderKey(u64);
@@ -143,7 +151,12 @@ impl Core {
             return Ok(Arc::clone(budget));
         }
         loop {
-            match self.protocol.declare_budget(grid.id, limits, policy) {
+            // The arrays of a dataset and their divisions share what the application may have for it.
+            let declared = match self.sibling(grid, application) {
+                Some(sibling) => self.protocol.declare_budget_beside(grid.id, sibling, policy),
+                None => self.protocol.declare_budget(grid.id, limits, policy),
+            };
+            match declared {
                 Ok(budget) => {
                     let lease = Arc::new(budget);
                     self.budgets.insert(key, Arc::clone(&lease));
@@ -163,8 +176,16 @@ impl Core {
         }
     }
 
-    /// Each budget with its array, its application and its counters.
-    pub(super) fn budgets(&self) -> impl Iterator<Item = (&OpenGrid, &str, BudgetStats)> {
+    /// A budget of the application for the dataset of a grid.
+    fn sibling(&self, grid: &OpenGrid, application: &str) -> Option<BudgetId> {
+        let is_sibling = |(of, owner): &(DatasetId, Arc<str>)| {
+            **owner == *application && self.grids[of].key.dataset == grid.key.dataset
+        };
+        self.budgets.iter().find(|(key, _)| is_sibling(key)).map(|(_, budget)| **budget)
+    }
+
+    /// Each budget with its array, its application and its figures.
+    pub(super) fn budgets(&self) -> impl Iterator<Item = (&OpenGrid, &str, Held)> {
         let of = |((dataset, application), budget): (&'_ (DatasetId, Arc<str>), &BudgetLease)| {
             (*dataset, Arc::clone(application), **budget)
         };
@@ -172,7 +193,12 @@ impl Core {
         all.sort_unstable_by(|(one, first, _), (other, second, _)| (one, first).cmp(&(other, second)));
         all.into_iter().map(|(dataset, application, budget)| {
             let (key, _) = self.budgets.get_key_value(&(dataset, application)).expect("it is one of them");
-            (&*self.grids[&dataset], &*key.1, self.protocol.stats(budget))
+            let held = Held {
+                slots: self.protocol.used_alone(budget),
+                limits: self.protocol.limits_of(budget).unwrap_or_default(),
+                stats: self.protocol.stats(budget),
+            };
+            (&*self.grids[&dataset], &*key.1, held)
         })
     }
 
@@ -185,6 +211,16 @@ impl Core {
 
     pub(super) fn remove_reader(&mut self, key: ReaderKey) {
         self.readers.remove(&key);
+    }
+
+    /// A reader that goes on where another one is, with another division of the array. The blocks
+    /// that the other one announced are not kept for it any more.
+    pub(super) fn reader_elsewhere(&mut self, before: ReaderKey, budget: BudgetId) -> cache::Reader {
+        let Self { readers, protocol, .. } = self;
+        let reader = &mut readers.get_mut(&before).expect("a reader is removed with its last handle").reader;
+        let next = reader.for_budget(budget);
+        reader.leave(protocol);
+        next
     }
 
     /// A reader that was added and not removed.

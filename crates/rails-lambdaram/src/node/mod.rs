@@ -17,11 +17,12 @@ mod reading;
 mod slots;
 
 use crate::{
+    budgets::{BudgetRule, Budgets},
     wire::{BudgetStatus, GridOf, NodeId, NodeStatus},
     words::words,
 };
-use core::Core;
 pub(crate) use core::{BudgetLease, ReaderKey};
+use core::{Core, Held};
 use effects::Effects;
 pub(crate) use failure::Failure;
 pub(crate) use grid::{GridKey, Lease, OpenGrid, Upstream};
@@ -29,10 +30,10 @@ pub(crate) use pinned::{Outlet, Pinned, Receiver};
 use rails_array::{BlockGrid, BlockIndex, Grid, GridError, Region, Selection, Shape};
 use rails_bind::memory::MemoryError;
 use rails_cache::{
-    self as cache, BlockId, BudgetId, DeclareError, DownstreamId, Fault, Limits, NodeConfig, Policy, RequestId,
-    UpstreamId,
+    self as cache, BlockId, BudgetId, DeclareError, DownstreamId, Fault, NodeConfig, Policy, RequestId, UpstreamId,
 };
 use rails_formats::{data_type::DataType, manifest::ArrayDescription};
+use rails_topo::DataSize;
 pub(crate) use reading::ReadingError;
 use slots::{BlockBytes, SlotTable};
 pub(crate) use slots::{Landing, SlotMemory};
@@ -49,6 +50,7 @@ pub(crate) struct Node {
     id: NodeId,
     memory: SlotMemory,
     max_block_slots: u32,
+    budgets: Budgets,
     core: Mutex<Core>,
     /// The protocol's timeout has changed.
     timeout_changed: Arc<Notify>,
@@ -76,6 +78,39 @@ pub(crate) enum OpenGridError {
     Declare(#[from] DeclareError),
     #[error("the node caches {max} arrays and views already, and readers use all of them")]
     Full { max: usize },
+}
+
+/// Why an application gets no memory for a dataset.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the application `{application}` gets no memory for `{dataset}`{}: {}", self.rule(), self.reason())]
+pub(crate) struct NoBudget {
+    application: String,
+    dataset: String,
+    rule: Option<String>,
+    slot_bytes: u64,
+    error: DeclareError,
+}
+
+impl NoBudget {
+    fn rule(&self) -> String {
+        self.rule.as_ref().map_or_else(String::new, |rule| format!(" by the rule `{rule}`"))
+    }
+
+    /// The reason, with sizes in place of slots.
+    fn reason(&self) -> String {
+        let size = |slots: u64| DataSize::bytes(slots.saturating_mul(self.slot_bytes));
+        match self.error {
+            DeclareError::Overcommitted { min, others, reserve, total } => {
+                let (min, others, reserve) = (size(min.into()), size(others), size(reserve));
+                let total = size(total.into());
+                format!(
+                    "{min} are to be guaranteed; of the memory of {total}, {others} are guaranteed to others, and \
+                     {reserve} have to be left to whoever asks"
+                )
+            }
+            ref error => error.to_string(),
+        }
+    }
 }
 
 /// News for an upstream that sends blocks unasked.
@@ -106,7 +141,14 @@ impl NodeSize {
 
 impl Node {
     /// A node whose timeouts are kept by a task of that runtime.
-    pub(crate) fn new(id: NodeId, size: NodeSize, memory: SlotMemory, seed: u64, runtime: &Handle) -> Arc<Self> {
+    pub(crate) fn new(
+        id: NodeId,
+        size: NodeSize,
+        budgets: Budgets,
+        memory: SlotMemory,
+        seed: u64,
+        runtime: &Handle,
+    ) -> Arc<Self> {
         let NodeSize { slots, max_block_slots, .. } = size;
         let core = Core::new(cache::Node::new(size.config(seed), now()), SlotTable::new(slots));
         let timeout_changed = Arc::new(Notify::new());
@@ -114,6 +156,7 @@ impl Node {
             id,
             memory,
             max_block_slots,
+            budgets,
             core: Mutex::new(core),
             timeout_changed: Arc::clone(&timeout_changed),
             timer: Mutex::default(),
@@ -180,15 +223,23 @@ impl Node {
         })
     }
 
-    /// The memory of an application for an array. An application has one budget for each array,
-    /// with the policy of its first reader.
-    pub(crate) fn budget(
-        self: &Arc<Self>,
-        grid: &OpenGrid,
-        application: &str,
-        policy: Policy,
-    ) -> Result<BudgetLease, DeclareError> {
-        self.step(|core, _| core.budget(grid, application, Limits::default(), policy))
+    /// The policy of an application for a dataset.
+    pub(crate) fn policy_of(&self, application: &str, dataset: &str) -> Policy {
+        self.budgets.of(application, dataset).1
+    }
+
+    /// The memory of an application for an array. An application has one budget for each array, and
+    /// all of a dataset share limits.
+    pub(crate) fn budget(self: &Arc<Self>, grid: &OpenGrid, application: &str) -> Result<BudgetLease, NoBudget> {
+        let dataset = &*grid.key.dataset;
+        let (limits, policy, rule) = self.budgets.of(application, dataset);
+        self.step(|core, _| core.budget(grid, application, limits, policy)).map_err(|error| NoBudget {
+            application: application.into(),
+            dataset: dataset.into(),
+            rule: rule.map(BudgetRule::to_string),
+            slot_bytes: self.slot_bytes().get(),
+            error,
+        })
     }
 
     /// A reader that watches the regions which one job reads.
@@ -204,7 +255,7 @@ impl Node {
     ) -> ReaderKey {
         let mut core = self.core();
         let reader = match before {
-            Some(before) => core.reader(before).for_budget(budget),
+            Some(before) => core.reader_elsewhere(before, budget),
             None => cache::Reader::new(budget, shape),
         };
         core.add_reader(reader, prefetches)
@@ -343,7 +394,7 @@ impl Node {
             credited: usage.credited,
             level: core.protocol.level().number(),
             links: 0,
-            budgets: core.budgets().map(|(grid, application, stats)| budget_status(grid, application, stats)).collect(),
+            budgets: core.budgets().map(|(grid, application, held)| budget_status(grid, application, held)).collect(),
         }
     }
 
@@ -430,11 +481,16 @@ impl Drop for Node {
     }
 }
 
-fn budget_status(grid: &OpenGrid, application: &str, stats: cache::BudgetStats) -> BudgetStatus {
+fn budget_status(grid: &OpenGrid, application: &str, held: Held) -> BudgetStatus {
+    let Held { slots, limits, stats } = held;
     BudgetStatus {
         application: application.to_owned(),
         dataset: grid.key.dataset.to_string(),
         array: grid.array_name.to_string(),
+        slots,
+        min_slots: limits.min,
+        max_slots: limits.max,
+        weight: limits.weight,
         hits: stats.hits,
         ahead_hits: stats.ahead_hits,
         late_ahead: stats.late_ahead,

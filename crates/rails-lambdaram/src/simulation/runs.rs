@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     Array, ReadError, Site, SiteAddress, SiteOptions,
+    budgets::Budgets,
     library::{Library, Source},
     link::{Dialer, Greeting, Remote, RemotePeer},
     node::{Node, NodeSize, SlotMemory},
@@ -117,7 +118,10 @@ fn node(number: u8, random: &mut ChaCha8Rng) -> Arc<Node> {
     // The largest block takes one slot or two.
     let size = NodeSize { slots: random.random_range(24..80), slot_bytes: 256, max_block_slots: 2 };
     let memory = SlotMemory::new(size).unwrap();
-    Node::new(NodeId([number; 16]), size, memory, random.next_u64(), &Handle::current())
+    let rules = ["*,policy=lru", "*,max=4KiB,policy=mru", "*,min=1KiB,weight=3", "*:none"];
+    let rule = rules[random.random_range(0..rules.len())].parse().unwrap();
+    let budgets = Budgets::new(&[rule], size.slots, size.slot_bytes, size.max_block_slots).unwrap();
+    Node::new(NodeId([number; 16]), size, budgets, memory, random.next_u64(), &Handle::current())
 }
 
 fn remote(node: &Arc<Node>, servers: &[SimulatedNode], presends: bool) -> Arc<Remote> {

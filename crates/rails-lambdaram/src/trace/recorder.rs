@@ -92,7 +92,7 @@ impl Recorder {
             memory_bytes: options.memory.as_bytes(),
             slot_bytes: options.slot_bytes,
             max_block_bytes: library.node().max_block_bytes(),
-            policy: options.policy,
+            policy: library.node().policy_of(&options.application, address.dataset().unwrap_or_default()),
             prefetch: options.prefetch,
             views: options.views,
             presend: options.presend,

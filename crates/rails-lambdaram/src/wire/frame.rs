@@ -334,7 +334,7 @@ pub struct NodeStatus {
     pub budgets: Vec<BudgetStatus>,
 }
 
-/// The counters of an application's reads of one array.
+/// The memory of an application for one array, and the counters of its reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetStatus {
     /// The application.
@@ -343,6 +343,15 @@ pub struct BudgetStatus {
     pub dataset: String,
     /// The array.
     pub array: String,
+    /// The slots of its blocks, with those on their way and those that were promised.
+    pub slots: u32,
+    /// The slots that others do not take from the application, of all arrays of the dataset
+    /// together.
+    pub min_slots: u32,
+    /// The slots that all arrays of the dataset together have at most.
+    pub max_slots: u32,
+    /// The weight of the application's memory for the dataset.
+    pub weight: u32,
     /// Other blocks that were there when they were asked for.
     pub hits: u64,
     /// Blocks that had been fetched ahead, and were there when they were asked for.

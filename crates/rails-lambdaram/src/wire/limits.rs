@@ -7,7 +7,7 @@ pub const VERSION: u16 = 1;
 pub const MAX_FRAME_BYTES: usize = 16 << 10;
 
 /// The longest `Listed` and `Status` of the node that serves, in bytes: 4,096 datasets whose names
-/// have 230 bytes, or 1,400 budgets with the longest names.
+/// have 230 bytes, or 1,300 budgets with the longest names.
 pub const MAX_LISTING_BYTES: usize = 1 << 20;
 
 /// The longest `Described`, in bytes.

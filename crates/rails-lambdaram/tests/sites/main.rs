@@ -1,5 +1,6 @@
 //! Sites over real files and real links, with the array itself as oracle.
 
+mod budgets;
 mod data;
 mod far;
 mod local;

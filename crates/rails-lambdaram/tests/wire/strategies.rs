@@ -162,12 +162,17 @@ fn status() -> impl Strategy<Value = NodeStatus> {
 }
 
 fn budget() -> impl Strategy<Value = BudgetStatus> {
-    (name(), name(), any::<[u64; 10]>()).prop_map(|(dataset, array, counts)| {
+    (name(), name(), any::<[u32; 4]>(), any::<[u64; 10]>()).prop_map(|(dataset, array, memory, counts)| {
+        let [slots, min_slots, max_slots, weight] = memory;
         let [hits, ahead_hits, late_ahead, misses, ahead_fetched, pushed, used, unused, reclaimed, failed] = counts;
         BudgetStatus {
             application: "model".into(),
             dataset,
             array,
+            slots,
+            min_slots,
+            max_slots,
+            weight,
             hits,
             ahead_hits,
             late_ahead,

@@ -5,7 +5,6 @@ use crate::{
     traced::{ReplayArgs, changes, milliseconds, path_text, size},
 };
 use anyhow::{Context, Result};
-use rails_cache::Policy;
 use rails_cli::{
     exit::{Exit, Help},
     print, size as size_flag,
@@ -179,11 +178,7 @@ fn remedies(trace: &Trace, setting: &Setting, recorded: &Setting) -> Vec<String>
         lines.push("  (`lram import` writes a dataset file for files that have none)".to_owned());
     }
     if setting.policy != recorded.policy {
-        let policy = match setting.policy {
-            Policy::Mru => "Mru",
-            _ => "Lru",
-        };
-        lines.push(format!("  in the program: SiteOptions::policy(Policy::{policy})"));
+        lines.push(format!("  in the program: SiteOptions::budget(\"*,policy={}\".parse()?)", setting.policy));
     }
     for (now, then, name) in
         [(setting.prefetch, recorded.prefetch, "prefetch"), (setting.views, recorded.views, "views")]

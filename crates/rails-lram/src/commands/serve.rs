@@ -11,7 +11,7 @@ use rails_cli::{
     tls::ServerTls,
 };
 use rails_lambdaram::{
-    ServeError, Server, ServerOptions, Site, SiteAddress, SiteOptions,
+    BudgetRule, ServeError, Server, ServerOptions, Site, SiteAddress, SiteOptions,
     catalogue::{Catalogue, OpenLimits},
     description::DatasetEntry,
 };
@@ -32,10 +32,18 @@ lram://HOST[/DATASET] is another node: this one keeps what passes, and serves it
 Who reaches this machine's own addresses alone needs no secret. Blocks are kept in memory once for all readers, in slots \
 of 64 KiB; --memory is taken at once.
 
+A RULE of --budget is APPLICATION[:DATASET][,min=SIZE][,max=SIZE][,weight=N][,policy=POLICY], where the names may be \
+patterns such as model-*, and a reader names its application by --application. `min` is what others do not take of the \
+memory, `max` the most that the application has for all arrays of the dataset together, and `weight` its part of the \
+rest in relation to others (1, if nothing is said). POLICY says what goes first: lru, the block that was used least \
+recently; mru, most recently; hinted (the default), lru but for blocks whose reads a program announced; schedule, what \
+no program announced.
+
 Examples:
   lram serve plane.nc
   lram serve /data/merra.toml --listen 10.0.0.1,10.0.1.1 --memory 8GB --secret-file secret
-  lram serve lram://archive.example.org --listen 0.0.0.0 --memory 64GB --secret-file secret")]
+  lram serve lram://archive.example.org --listen 0.0.0.0 --memory 64GB --secret-file secret
+  lram serve /data/merra.toml --memory 8GB --budget viewer,min=2GB --budget '*,weight=3'")]
 pub(crate) struct Args {
     /// Files, folders, patterns, dataset files, or the address of one other node
     #[arg(value_name = "DATA", required = true)]
@@ -47,6 +55,10 @@ pub(crate) struct Args {
     /// Memory for blocks, such as 512MiB or 8GB
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size::parse)]
     memory: DataSize,
+    /// A rule for the memory of applications, such as viewer:merra,min=2GiB,weight=3 (see below).
+    /// Of several, the first holds that names an application and a dataset
+    #[arg(long, value_name = "RULE")]
+    budget: Vec<BudgetRule>,
     /// The largest number of links at the same time
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     max_links: u32,
@@ -104,6 +116,7 @@ async fn serve(args: &Args) -> Result<Exit> {
 /// The site that is served.
 async fn site_of(args: &Args) -> Result<Site> {
     let options = args.link.applied(SiteOptions::new().memory(args.memory));
+    let options = args.budget.iter().cloned().fold(options, SiteOptions::budget);
     let is_node = |text: &&String| matches!(text.parse(), Ok(SiteAddress::Nodes { .. }));
     if let Some(address) = args.data.iter().find(is_node) {
         if args.data.len() > 1 {

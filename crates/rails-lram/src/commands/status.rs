@@ -10,16 +10,26 @@ use rails_cli::{
     print,
     thread::block_on,
 };
-use rails_lambdaram::{LinkError, Site, SiteAddress, wire::NodeStatus};
+use rails_lambdaram::{
+    LinkError, Site, SiteAddress,
+    wire::{BudgetStatus, NodeStatus},
+};
 use rails_topo::DataSize;
 use serde_json::json;
-use std::{fmt::Write, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt::{Display, Write},
+    sync::Arc,
+};
 
 /// Show what nodes keep, and how their readers fare
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 A read of a block is a demand hit (it was there, because it was asked for before), a prefetch hit (it was there, fetched ahead), \
 late (it was on its way ahead of time) or a miss. Waste are blocks that came ahead of time and were given up unused.
+
+An application has memory for each dataset, of all arrays together; `lram serve --budget` says how much. The figures of reads \
+are those of each array.
 
 The level says how full the memory is, from 0 to 4: it begins at 50, 65, 80 and 90 % of the memory.")]
 pub(crate) struct Args {
@@ -99,6 +109,7 @@ fn text(answers: &Answers) -> String {
         if status.budgets.is_empty() {
             continue;
         }
+        let _ = writeln!(text, "{}", memory_of_applications(status, size));
         let mut table = print::table(3, BUDGET_COLUMNS.to_vec());
         for budget in &status.budgets {
             let names = [&budget.application, &budget.dataset, &budget.array].map(|name| printable(name));
@@ -120,6 +131,24 @@ fn text(answers: &Answers) -> String {
     text
 }
 
+/// What each application has of each dataset, and may have.
+fn memory_of_applications(status: &NodeStatus, size: impl Fn(u32) -> DataSize) -> impl Display {
+    let mut held = BTreeMap::new();
+    for budget in &status.budgets {
+        let limits = (budget.min_slots, budget.max_slots, budget.weight);
+        let (slots, _) = held.entry((&budget.application, &budget.dataset)).or_insert((0_u32, limits));
+        *slots = slots.saturating_add(budget.slots);
+    }
+    let mut table = print::table(2, MEMORY_COLUMNS.to_vec());
+    for ((application, dataset), (slots, (min, max, weight))) in held {
+        let sizes = [slots, min, max.min(status.slots)].map(|slots| size(slots).to_string());
+        let names = [application, dataset].map(|name| printable(name));
+        table.add_row(names.into_iter().chain(sizes).chain([weight.to_string()]).collect::<Vec<_>>());
+    }
+    table
+}
+
+const MEMORY_COLUMNS: [&str; 6] = ["application", "dataset", "in use", "min", "max", "weight"];
 const BUDGET_COLUMNS: [&str; 12] = [
     "application",
     "dataset",
@@ -166,15 +195,22 @@ fn prometheus(answers: &Answers) -> String {
     family(&mut text, "lram_memory_level", "gauge", "The level of the memory, 0 to 4.", levels);
     let links = answered.iter().map(|(node, status)| (label("node", node), u64::from(status.links)));
     family(&mut text, "lram_links", "gauge", "Links to nodes that read.", links);
+    type Slots = fn(&BudgetStatus) -> u32;
+    let limits = [
+        ("lram_budget_bytes", "Memory of an application for an array.", (|budget| budget.slots) as Slots),
+        ("lram_budget_min_bytes", "Memory that others do not take, of all arrays together.", |budget| budget.min_slots),
+        ("lram_budget_max_bytes", "The largest memory of all arrays together.", |budget| budget.max_slots),
+    ];
+    for (name, help, slots) in limits {
+        let sizes = answered.iter().flat_map(|(node, status)| {
+            let size = move |budget| u64::from(slots(budget)) * u64::from(status.slot_bytes);
+            status.budgets.iter().map(move |budget| (budget_labels(node, budget), size(budget)))
+        });
+        family(&mut text, name, "gauge", help, sizes);
+    }
     let reads = answered.iter().flat_map(|(node, status)| {
         status.budgets.iter().flat_map(move |budget| {
-            let labels = [
-                label("node", node),
-                label("application", &budget.application),
-                label("dataset", &budget.dataset),
-                label("array", &budget.array),
-            ]
-            .join(",");
+            let labels = budget_labels(node, budget);
             let figures = [
                 ("demand_hit", budget.hits.saturating_sub(budget.ahead_hits)),
                 ("prefetch_hit", budget.ahead_hits),
@@ -200,6 +236,12 @@ fn family(text: &mut String, name: &str, kind: &str, help: &str, samples: impl I
     }
 }
 
+fn budget_labels(node: &str, budget: &BudgetStatus) -> String {
+    let BudgetStatus { application, dataset, array, .. } = budget;
+    let labels = [("node", node), ("application", application), ("dataset", dataset), ("array", array)];
+    labels.map(|(name, value)| label(name, value)).join(",")
+}
+
 fn label(name: &str, value: &str) -> String {
     format!("{name}=\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
@@ -207,13 +249,16 @@ fn label(name: &str, value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rails_lambdaram::wire::BudgetStatus;
 
     fn answers() -> Answers {
         let budget = BudgetStatus {
             application: "a \"b\"".into(),
             dataset: "merra".into(),
             array: "ozone".into(),
+            slots: 3,
+            min_slots: 2,
+            max_slots: 10,
+            weight: 7,
             hits: 9,
             ahead_hits: 4,
             unused: 2,
@@ -229,10 +274,16 @@ mod tests {
     fn figures_for_people_and_programs() {
         let shown = text(&answers());
         assert!(shown.contains("640 KiB in slots of 64 KiB: 192 KiB cached"), "{shown}");
+        assert!(
+            shown.lines().any(|line| line.contains("192 KiB") && line.contains("128 KiB") && line.contains(" 7")),
+            "{shown}"
+        );
         assert!(shown.contains("west:1: no answer: refused"), "{shown}");
         let metrics = prometheus(&answers());
         let hit = r#"lram_blocks_total{node="east:1",application="a \"b\"",dataset="merra",array="ozone",event="demand_hit"} 5"#;
         assert!(metrics.contains(hit), "{metrics}");
+        let min = r#"lram_budget_min_bytes{node="east:1",application="a \"b\"",dataset="merra",array="ozone"} 131072"#;
+        assert!(metrics.contains(min), "{metrics}");
         assert!(metrics.contains("lram_up{node=\"west:1\"} 0\n"), "{metrics}");
         let json = json(&answers());
         assert_eq!((json[0]["status"]["cached"].as_u64(), json[1]["error"].as_str()), (Some(3), Some("refused")));

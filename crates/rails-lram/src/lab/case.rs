@@ -4,6 +4,7 @@ use super::{
     goal::{Goal, Measure},
     plan::Way,
     rivals::Rival,
+    shared::{self, Sharing},
     weather::{LEVELS, SHEAR_LEVELS, STEPS, Window},
     zarr::Store,
 };
@@ -40,6 +41,8 @@ pub(crate) enum Case {
     Xarray,
     /// The globe's steps in a random order, with a cache and without prefetching
     Random,
+    /// A working set out of a node whose memory another application scans through
+    MemQos,
 }
 
 /// A reader in a case.
@@ -69,6 +72,8 @@ pub(crate) struct Contender {
     pub(crate) celeritas: bool,
     /// The probability of loss beside that of all links.
     pub(crate) loss: f64,
+    /// How the memory of a node in the middle is shared, if the reader reads out of one.
+    pub(crate) shared: Option<Sharing>,
 }
 
 /// Data that a server has.
@@ -148,6 +153,18 @@ impl Case {
                     ours("without prefetching", Served::Wind).steps(order()).way(Way::NoPrefetch),
                 ]
             }
+            Self::MemQos => [
+                (ALONE, Sharing::Alone),
+                (WEIGHTED, Sharing::Weights),
+                (GUARANTEED, Sharing::Min),
+                ("beside a scan, no rules", Sharing::NoRules),
+            ]
+            .map(|(name, sharing)| {
+                let one = ours(name, Served::Wind).way(Way::NoPrefetch);
+                let steps = std::iter::repeat_n(0..shared::WORKING_SET, shared::PASSES).flatten();
+                Contender { shared: Some(sharing), pause: COMPUTING / 2, ..one.steps(steps) }
+            })
+            .into(),
         };
         for contender in &mut list {
             if matches!(self, Self::Basin | Self::BasinComputing) {
@@ -192,6 +209,10 @@ impl Case {
             Self::Random => {
                 vec![within(LAMBDARAM, "without prefetching", 0.05), Goal::new(LAMBDARAM, Measure::Waste(0.02))]
             }
+            Self::MemQos => vec![
+                Goal::new(WEIGHTED, Measure::HitsNear { than: ALONE, points: 0.02 }),
+                Goal::new(GUARANTEED, Measure::MinKept),
+            ],
         }
     }
 }
@@ -211,6 +232,7 @@ impl Contender {
             share_of_rate: 1,
             celeritas: false,
             loss: 0.0,
+            shared: None,
         }
     }
 
@@ -244,6 +266,9 @@ const TWO_SERVERS_LONG: &str = "two servers, eight levels";
 const ONE_SERVER_LONG: &str = "one server, eight levels";
 const PREFETCHED: &str = "prefetched";
 const PRESENDED: &str = "presended";
+const ALONE: &str = "alone";
+const WEIGHTED: &str = "beside a scan, 75:25";
+const GUARANTEED: &str = "beside a scan, a min";
 const COMPUTING: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use super::{
     plan::{Figures, Plan, Way},
     process::Process,
     rivals::{Rival, Rivals, Venv},
+    shared::{self, Sharing},
+    weather::STEPS,
 };
 use anyhow::{Context, Result, bail, ensure};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
@@ -112,7 +114,12 @@ impl Contest {
         lab.set_congestion_control(&self.congestion)?;
         forget(self.data.root())?;
         let servers = (0..contender.servers as usize).map(|link| self.serve(&lab, contender, link, rate));
-        let servers = servers.collect::<Result<Vec<_>>>()?;
+        let mut servers = servers.collect::<Result<Vec<_>>>()?;
+        if let Some(sharing) = contender.shared {
+            servers.push(shared::serve(&lab, &self.program, &self.origin(&lab, contender), sharing)?);
+            let scan = (sharing != Sharing::Alone).then(|| Process::start(self.scan(&lab, contender)?));
+            servers.extend(scan.transpose()?);
+        }
         let load = load()?;
         let received = |lab: &LinkLab| -> Result<u64> {
             (0..lab.link_count()).map(|link| Ok(lab.counters(Side::A, link)?.rx_bytes)).sum()
@@ -171,12 +178,32 @@ impl Contest {
         Ok(server)
     }
 
-    fn reader(&self, lab: &LinkLab, contender: &Contender) -> Result<Command> {
-        let hosts = |ports: Range<u16>| {
-            let lane = |link, port| format!("{}:{port}", lab.address(Side::B, link));
-            let host = |link| ports.clone().map(|port| lane(link, port)).collect::<Vec<_>>().join("+");
-            (0..lab.link_count()).map(host).collect::<Vec<_>>().join(",")
+    /// The address of LambdaRAM's servers.
+    fn origin(&self, lab: &LinkLab, contender: &Contender) -> String {
+        let (scheme, lanes) = if contender.celeritas { ("lram+celeritas", 1) } else { ("lram", self.lanes) };
+        format!("{scheme}://{}", hosts(lab, PORT..PORT + lanes))
+    }
+
+    /// A reader of other data than the contender's, out of the same node.
+    fn scan(&self, lab: &LinkLab, contender: &Contender) -> Result<Command> {
+        let steps = (0..STEPS).cycle().take(shared::SCANNED_STEPS).collect();
+        let plan = Plan {
+            address: shared::ADDRESS.into(),
+            dataset: "wind".into(),
+            array: "wind".into(),
+            steps,
+            levels: shared::SCANNED_LEVELS.into(),
+            window: contender.window.clone(),
+            pause: 0.0,
+            way: Way::Sequential,
+            shared: Some(shared::scanner()),
         };
+        let mut command = lab.side(Side::A).command(&self.program);
+        command.arg("lab-reader").arg(serde_json::to_string(&plan)?);
+        Ok(command)
+    }
+
+    fn reader(&self, lab: &LinkLab, contender: &Contender) -> Result<Command> {
         let (dataset, array) = match (contender.rival, contender.data) {
             (Some(Rival::RcloneMount), _) => ("wind", ""),
             (None | Some(Rival::Xarray), Served::Wind) => ("wind", "wind"),
@@ -186,14 +213,11 @@ impl Contest {
             (Some(_), Served::Store(store)) => (store.name(), ""),
             (Some(_), Served::Wind) => bail!("{} reads no MAP-Binary", contender.name),
         };
-        let scheme = if contender.celeritas { "lram+celeritas" } else { "lram" };
         let plan = Plan {
             address: match contender.rival {
-                None | Some(Rival::Xarray) => {
-                    let lanes = if contender.celeritas { 1 } else { self.lanes };
-                    format!("{scheme}://{}", hosts(PORT..PORT + lanes))
-                }
-                Some(_) => format!("http://{}", hosts(HTTP_PORT..HTTP_PORT + 1)),
+                None if contender.shared.is_some() => shared::ADDRESS.into(),
+                None | Some(Rival::Xarray) => self.origin(lab, contender),
+                Some(_) => format!("http://{}", hosts(lab, HTTP_PORT..HTTP_PORT + 1)),
             },
             dataset: dataset.into(),
             array: array.into(),
@@ -202,6 +226,7 @@ impl Contest {
             window: contender.window.clone(),
             pause: contender.pause.as_secs_f64(),
             way: contender.way,
+            shared: contender.shared.map(|_| shared::worker()),
         };
         let plan = serde_json::to_string(&plan)?;
         let side = lab.side(Side::A);
@@ -218,6 +243,13 @@ impl Contest {
         }
         Ok(command)
     }
+}
+
+/// The hosts of an address: each link is one, and its ports are lanes.
+fn hosts(lab: &LinkLab, ports: Range<u16>) -> String {
+    let lane = |link, port| format!("{}:{port}", lab.address(Side::B, link));
+    let host = |link| ports.clone().map(|port| lane(link, port)).collect::<Vec<_>>().join("+");
+    (0..lab.link_count()).map(host).collect::<Vec<_>>().join(",")
 }
 
 /// Takes the files of a folder out of the page cache. Those of other programs stay, so that no

@@ -43,6 +43,15 @@ pub(crate) enum Measure {
     /// Of the blocks that were asked for after the first two steps, at least this share was there
     /// or on its way.
     Hits(f64),
+    /// The share of blocks that the node in the middle had is the other's but for so many points.
+    HitsNear {
+        /// The other.
+        than: &'static str,
+        /// The points, as a share.
+        points: f64,
+    },
+    /// The application never had less than its `min`, in any round, after the first pass.
+    MinKept,
     /// Of the blocks that came ahead of time, at most this share was given up unused.
     Waste(f64),
 }
@@ -73,7 +82,7 @@ impl Goal {
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
         let others = match &self.measure {
             Measure::Faster { than, .. } => than.clone(),
-            Measure::Within { than, .. } | Measure::Waits { than, .. } => vec![*than],
+            Measure::Within { than, .. } | Measure::Waits { than, .. } | Measure::HitsNear { than, .. } => vec![*than],
             _ => Vec::new(),
         };
         std::iter::once(self.who).chain(others)
@@ -109,6 +118,15 @@ impl Goal {
                     let figure = ours.hits?.median;
                     (format!("{figure:.3}"), figure >= *share)
                 }
+                Measure::HitsNear { than, points } => {
+                    let hits = ours.node_hits?.median;
+                    let change = hits - outcome(than)?.node_hits?.median;
+                    (format!("{:+.1} points to {hits:.3}", change * 100.0), change.abs() <= *points)
+                }
+                Measure::MinKept => {
+                    let least = ours.least_of_min?.min;
+                    (format!("{:.0} %", least * 100.0), least >= 1.0)
+                }
                 Measure::Waste(share) => {
                     let figure = ours.waste?.median;
                     (format!("{:.1} %", figure * 100.0), figure <= *share)
@@ -130,6 +148,10 @@ impl fmt::Display for Goal {
             Measure::Stall(share) => write!(f, "waits ≤ {:.0} % of the run", share * 100.0),
             Measure::Seconds(limit) => write!(f, "≤ {:.1} ms", limit * 1e3),
             Measure::Hits(share) => write!(f, "hits after two steps ≥ {share}"),
+            Measure::HitsNear { than, points } => {
+                write!(f, "hits within {:.0} points of {than}", points * 100.0)
+            }
+            Measure::MinKept => write!(f, "memory ≥ 100 % of min"),
             Measure::Waste(share) => write!(f, "unused ≤ {:.0} %", share * 100.0),
         }
     }
@@ -142,7 +164,17 @@ mod tests {
 
     fn outcome(name: &'static str, seconds: f64) -> Outcome {
         let seconds = Spread::of([seconds]).unwrap();
-        Outcome { name, seconds, waited: None, stall: None, hits: None, waste: None, version: None }
+        Outcome {
+            name,
+            seconds,
+            waited: None,
+            stall: None,
+            hits: None,
+            waste: None,
+            node_hits: None,
+            least_of_min: None,
+            version: None,
+        }
     }
 
     #[test]

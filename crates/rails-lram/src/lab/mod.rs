@@ -11,6 +11,7 @@ mod process;
 mod reader;
 mod report;
 mod rivals;
+mod shared;
 mod weather;
 mod zarr;
 

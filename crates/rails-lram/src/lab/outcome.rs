@@ -41,6 +41,10 @@ pub(crate) struct Outcome {
     pub(crate) hits: Option<Spread>,
     /// The share of blocks that came ahead of time in vain.
     pub(crate) waste: Option<Spread>,
+    /// The share of blocks that a node had for the application.
+    pub(crate) node_hits: Option<Spread>,
+    /// The application's smallest memory as a share of its `min`.
+    pub(crate) least_of_min: Option<Spread>,
     /// The versions of a rival's libraries.
     pub(crate) version: Option<String>,
 }
@@ -58,6 +62,8 @@ impl Outcome {
             stall: Spread::of(of().filter(waited).map(|figures| figures.waited() / figures.seconds)),
             hits: Spread::of(of().filter_map(|figures| hits(&figures.blocks?, steps))),
             waste: Spread::of(of().filter_map(|figures| waste(&figures.blocks?))),
+            node_hits: Spread::of(of().filter_map(|figures| Some(figures.shared?.hit_ratio))),
+            least_of_min: Spread::of(of().filter_map(|figures| figures.shared?.least_of_min)),
             version: of().find_map(|figures| figures.version.clone()),
         })
     }

@@ -22,6 +22,27 @@ pub(crate) struct Plan {
     pub(crate) pause: f64,
     /// The way in which the reads are made.
     pub(crate) way: Way,
+    /// The application, where several share the memory of a node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) shared: Option<Shared>,
+}
+
+/// An application that shares the memory of a node with others. Its own memory is small.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Shared {
+    /// The name.
+    pub(crate) application: String,
+    /// The steps that it reads again and again; 0 for one whose figures nobody wants.
+    pub(crate) working_set: usize,
+}
+
+/// The figures of a node about an application, after the first pass over its working set.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SharedFigures {
+    /// The share of blocks that were there when they were asked for.
+    pub(crate) hit_ratio: f64,
+    /// The smallest memory that it had after any step, as a share of its `min`, if it has one.
+    pub(crate) least_of_min: Option<f64>,
 }
 
 /// A way of reading.
@@ -54,6 +75,9 @@ pub(crate) struct Figures {
     /// The counters of the cache; of LambdaRAM alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) blocks: Option<Blocks>,
+    /// The counters of a node whose memory several applications share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) shared: Option<SharedFigures>,
     /// The versions of a rival's libraries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) version: Option<String>,

@@ -2,6 +2,7 @@
 
 use super::{
     plan::{Blocks, Figures, Plan, Way},
+    shared::Watch,
     weather::Digest,
 };
 use anyhow::{Context, Result};
@@ -9,6 +10,7 @@ use rails_array::{Region, Selection, Shape};
 use rails_cli::{exit::Exit, print};
 use rails_lambdaram::{Array, Site, SiteOptions};
 use rails_multirail::Security;
+use rails_topo::DataSize;
 use std::{
     thread,
     time::{Duration, Instant},
@@ -40,6 +42,7 @@ fn read_steps(runtime: &Runtime, plan: &Plan) -> Result<Figures> {
     let opened = begin.elapsed().as_secs_f64();
     let mut waits = Vec::with_capacity(plan.steps.len());
     let mut digest = Digest::default();
+    let mut watch = Watch::default();
     let mut planes = vec![vec![0.0_f32; plan.window.bytes() / 4]; plan.levels.len()];
     for (count, step) in plan.steps.iter().enumerate() {
         let asked = Instant::now();
@@ -50,6 +53,9 @@ fn read_steps(runtime: &Runtime, plan: &Plan) -> Result<Figures> {
         std::hint::black_box(shear(&planes));
         for (number, plane) in planes.iter().enumerate() {
             digest.add(count, number, plan.window.columns.len(), plane);
+        }
+        if let Some(shared) = &plan.shared {
+            runtime.block_on(watch.look(&site, shared, count))?;
         }
         if plan.pause > 0.0 {
             thread::sleep(Duration::from_secs_f64(plan.pause));
@@ -69,7 +75,7 @@ fn read_steps(runtime: &Runtime, plan: &Plan) -> Result<Figures> {
         unused: sum(|budget| budget.unused),
     };
     let digest = digest.number().to_string();
-    Ok(Figures { seconds, opened, waits, digest, blocks: Some(blocks), version: None })
+    Ok(Figures { seconds, opened, waits, digest, blocks: Some(blocks), shared: watch.figures(), version: None })
 }
 
 /// Opens a dataset and reads its coordinates.
@@ -90,11 +96,14 @@ fn open(runtime: &Runtime, plan: &Plan) -> Result<Figures> {
         anyhow::Ok(sum.to_string())
     })?;
     let seconds = begin.elapsed().as_secs_f64();
-    Ok(Figures { seconds, opened: seconds, waits: Vec::new(), digest, blocks: None, version: None })
+    Ok(Figures { seconds, opened: seconds, waits: Vec::new(), digest, blocks: None, shared: None, version: None })
 }
 
 async fn site(plan: &Plan) -> Result<Site> {
     let mut options = SiteOptions::new().security(Security::insecure());
+    if let Some(shared) = &plan.shared {
+        options = options.application(&shared.application).memory(OWN_MEMORY);
+    }
     match plan.way {
         Way::NoPrefetch => options = options.prefetch(false),
         Way::Presend => options = options.presend(true),
@@ -127,3 +136,6 @@ fn shear(planes: &[Vec<f32>]) -> f64 {
     let squares: f64 = lower.iter().zip(upper).map(|(lower, upper)| f64::from(lower - upper).powi(2)).sum();
     (squares / lower.len() as f64).sqrt()
 }
+
+/// The memory of a reader that leaves its blocks to a node: of four steps of the globe.
+const OWN_MEMORY: DataSize = DataSize::bytes(8 << 20);

@@ -155,6 +155,9 @@ impl CaseReport {
         if !waits.is_empty() {
             writeln!(f, "  ms of waiting by step: {}", waits.join(" "))?;
         }
+        if let Some(shared) = figures.shared {
+            writeln!(f, "  {shared:?}")?;
+        }
         if let Some(blocks) = figures.blocks {
             writeln!(f, "  {blocks:?}")?;
         }

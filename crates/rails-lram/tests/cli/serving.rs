@@ -52,6 +52,25 @@ fn warm_blocks_are_hits_of_the_node() {
 }
 
 #[test]
+fn memory_of_applications_is_told() {
+    let data = Data::new();
+    let rules = ["--budget", "model-?:wind,min=2MiB,max=8MiB,weight=7", "--budget", "*,policy=mru"];
+    let node = Node::start(&data.text("wind.nc"), &rules);
+    for application in ["model-1", "other"] {
+        let of = ["--application", application, "-o", &data.text(&format!("{application}.raw"))];
+        done(["get", &node.dataset("wind"), "--box", "u[0:20]"].into_iter().chain(of));
+    }
+    let status = done(["status", &node.address]);
+    let row = |application| {
+        let rows = status.lines().map(str::split_whitespace).map(Iterator::collect::<Vec<_>>);
+        rows.into_iter().find(|row| row.first() == Some(&application)).unwrap()[4..].join(" ")
+    };
+    assert_eq!(row("model-1"), "2 MiB 8 MiB 7", "{status}");
+    assert_eq!(row("other"), "0 B 16 MiB 1", "{status}");
+    assert!(done(["status", &node.address, "--prometheus"]).contains("lram_budget_min_bytes{"));
+}
+
+#[test]
 fn a_node_serves_what_another_one_has() {
     let data = Data::new();
     let archive = Node::start(&data.text("wind.nc"), &[]);

@@ -528,6 +528,11 @@ impl Node {
         chain.into_iter().flat_map(|chain| memory.slots(chain))
     }
 
+    /// Whether a block of a budget's dataset is cached or on its way.
+    pub fn holds(&self, budget: BudgetId, block: BlockIndex) -> bool {
+        self.store.memory.find(&self.store.block(budget, block)).is_some()
+    }
+
     /// Whether the block's bytes are in its slots.
     pub fn is_cached(&self, block: &BlockId) -> bool {
         self.store.memory.find(block).is_some() && self.store.in_transit(block).is_none()

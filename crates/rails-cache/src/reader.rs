@@ -8,7 +8,10 @@ use crate::{
     stats::BudgetStats,
 };
 use rails_array::{BlockIndex, BlockRange, Region, Selection, Shape};
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Instant,
+};
 
 /// A reader whose next reads a node prefetches.
 ///
@@ -35,6 +38,9 @@ pub struct Reader {
     expects: bool,
     /// The bytes of each open read, and when it began.
     open: BTreeMap<RequestId, (u64, Instant)>,
+    /// Blocks that the upstream should have ready, and those that it was told of lately.
+    to_warm: Vec<BlockIndex>,
+    warmed: VecDeque<BlockIndex>,
 }
 
 impl Reader {
@@ -51,6 +57,8 @@ impl Reader {
             is_told_anew: false,
             expects: false,
             open: BTreeMap::new(),
+            to_warm: Vec::new(),
+            warmed: VecDeque::new(),
         }
     }
 
@@ -65,6 +73,8 @@ impl Reader {
             is_told_anew: self.expects || self.is_told_anew,
             expects: false,
             open: BTreeMap::new(),
+            to_warm: Vec::new(),
+            warmed: VecDeque::new(),
             ..self.clone()
         }
     }
@@ -128,6 +138,13 @@ impl Reader {
         }
     }
 
+    /// Takes the blocks that are expected, and for which the memory here is too full: the node
+    /// upstream may read them into its own (the opportunistic prefetch of the thesis). Each is
+    /// named once in a while.
+    pub fn take_warm(&mut self) -> Vec<BlockIndex> {
+        std::mem::take(&mut self.to_warm)
+    }
+
     /// The pattern of the last reads.
     pub fn pattern(&self) -> Pattern {
         self.detector.pattern()
@@ -165,8 +182,11 @@ impl Reader {
         let level = node.level_of(self.budget).number();
         let confidence = self.detector.predict(0).confidence;
         let may_speculate = self.waste.may_speculate(now);
-        let mut left = if may_speculate { self.depth.bytes_ahead(path, level, confidence) } else { 0 };
-        let count = usize::try_from(left.div_ceil(read_bytes)).unwrap_or(usize::MAX);
+        let depth = |level| if may_speculate { self.depth.bytes_ahead(path, level, confidence) } else { 0 };
+        let mut left = depth(level);
+        // From that level on, what is not brought is made ready upstream.
+        let looked_at = if level >= LEVEL_OF_WARMING { depth(0) } else { left };
+        let count = usize::try_from(looked_at.div_ceil(read_bytes)).unwrap_or(usize::MAX);
         let predicted = self.detector.predict(count.clamp(MIN_REGIONS, MAX_REGIONS)).next;
         let mut regions: Vec<Region> = predicted.into_iter().map(|prediction| prediction.region).collect();
         if !regions.is_empty() {
@@ -177,6 +197,9 @@ impl Reader {
         }
         let next: Vec<Selection> = regions.into_iter().filter_map(|region| with_steps(region, selection)).collect();
         self.pass(node, selection, &next);
+        if may_speculate && level >= LEVEL_OF_WARMING {
+            self.warm(node, &next, self.depth.bytes_ahead(path, 0, confidence));
+        }
         for next in &next {
             if left == 0 {
                 return;
@@ -185,6 +208,24 @@ impl Reader {
             let Ok(blocks) = node.blocks_of_selection(self.budget, next) else { return };
             let _ = node.prefetch(self.budget, blocks);
             left = left.saturating_sub(node.bytes_of(self.budget, next));
+        }
+    }
+
+    /// Notes the blocks of so many bytes that are neither here nor noted lately.
+    fn warm(&mut self, node: &Node, next: &[Selection], mut bytes: u64) {
+        for next in next {
+            let Ok(blocks) = node.blocks_of_selection(self.budget, next) else { return };
+            for block in blocks {
+                if bytes == 0 || self.to_warm.len() == MAX_WARMED {
+                    return;
+                }
+                if !self.warmed.contains(&block) && !node.holds(self.budget, block) {
+                    self.warmed.push_back(block);
+                    self.to_warm.push(block);
+                }
+            }
+            self.warmed.drain(..self.warmed.len().saturating_sub(MAX_WARMED));
+            bytes = bytes.saturating_sub(node.bytes_of(self.budget, next));
         }
     }
 
@@ -215,5 +256,64 @@ const MAX_NEWS: u64 = 64;
 const MAX_REGIONS: usize = 64;
 /// The regions that are looked for even if nothing is fetched ahead: a block in them is not behind.
 const MIN_REGIONS: usize = 4;
+/// From this level on nothing is brought ahead of time, but made ready upstream.
+const LEVEL_OF_WARMING: u8 = 3;
+/// The blocks that are named to the upstream at a time, and remembered.
+const MAX_WARMED: usize = 256;
 /// Memory that is filled beyond this level is not for guesses.
 const MAX_LEVEL_OF_GUESSES: u8 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Action, BlockId, DatasetId, Generation, Limits, NodeConfig, Policy};
+    use rails_array::{BlockGrid, Grid};
+    use std::{sync::Arc, time::Duration};
+
+    /// Reads some blocks, which arrive at once.
+    fn run(node: &mut Node, now: Instant) {
+        while let Some(action) = node.poll(now) {
+            match action {
+                Action::Fetch { block, .. } => assert!(node.arrived(block, now)),
+                Action::Copy { request, block } => node.copied(request, block, now),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_memory_has_blocks_made_ready_upstream() {
+        let mut now = Instant::now();
+        let config = NodeConfig { slots: 20, slot_bytes: 1000, max_block_slots: 1, window_slots: 2, seed: 1 };
+        let mut node = Node::new(config, now);
+        let shape = Shape::new([1000]).unwrap();
+        let blocks = BlockGrid::new(Region::whole(&shape), Shape::new([1]).unwrap()).unwrap();
+        let layout = Arc::new(Grid::new(blocks));
+        node.declare_dataset(DatasetId(0), layout, 4, Generation(0)).unwrap();
+        let held = Limits { min: 17, ..Limits::default() };
+        let others = node.declare_budget(DatasetId(0), held, Policy::Lru).unwrap();
+        let budget = node.declare_budget(DatasetId(0), Limits::default(), Policy::Lru).unwrap();
+        node.read(others, (900..917).map(BlockIndex).collect::<Vec<_>>()).unwrap();
+        run(&mut node, now);
+        assert!(node.level_of(budget).number() >= LEVEL_OF_WARMING);
+        let mut reader = Reader::new(budget, &shape);
+        let path =
+            Path { round_trip: Duration::from_millis(20), storage_latency: Duration::ZERO, bytes_per_second: 4000 };
+        let mut warmed = Vec::new();
+        for at in 0..5 {
+            let read = Region::new([at], Shape::new([1]).unwrap()).unwrap();
+            let request = reader.read(&mut node, &read.into(), &path, now).unwrap();
+            run(&mut node, now);
+            now += Duration::from_millis(10);
+            reader.ended(request, now);
+            warmed.push(reader.take_warm());
+        }
+        assert!(warmed[..2].iter().all(Vec::is_empty), "{warmed:?}");
+        let later: Vec<u64> = warmed.concat().iter().map(|block| block.0).collect();
+        assert!(later.starts_with(&[3, 4]), "{warmed:?}");
+        let once: std::collections::BTreeSet<u64> = later.iter().copied().collect();
+        assert_eq!(once.len(), later.len(), "each is named once: {warmed:?}");
+        assert!(!node.is_cached(&BlockId { dataset: DatasetId(0), generation: Generation(0), index: BlockIndex(9) }));
+        assert_eq!(node.stats(budget).ahead_fetched, 0);
+    }
+}

@@ -8,9 +8,9 @@ use super::{
 use crate::{
     description::DatasetDescription,
     node::{Node, OpenGrid, Upstream},
-    wire::{Denial, Run, Urgency},
+    wire::{Denial, Run, Urgency, runs_of, split_runs},
 };
-use rails_array::{Region, Selection};
+use rails_array::{BlockIndex, Region, Selection};
 use rails_cache::{BlockId, UpstreamId, pattern::Path};
 use std::{
     sync::{Arc, Weak},
@@ -146,6 +146,10 @@ impl Upstream for Remote {
 
     fn reading(&self, grid: &Arc<OpenGrid>, selection: &Selection) {
         self.links.iter().for_each(|link| link.reading(grid, selection));
+    }
+
+    fn make_ready(&self, grid: &Arc<OpenGrid>, blocks: Vec<BlockIndex>) {
+        self.warm(grid, split_runs(&runs_of(blocks)));
     }
 
     fn intend(&self, grid: &Arc<OpenGrid>, regions: &[Region]) {

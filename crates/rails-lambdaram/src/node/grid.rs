@@ -60,6 +60,10 @@ pub(crate) trait Upstream: fmt::Debug + Send + Sync {
     /// The application reads a selection. Whatever it lacks has been asked for.
     fn reading(&self, grid: &Arc<OpenGrid>, selection: &Selection);
 
+    /// Blocks are expected, and this node has no memory for them: the upstream may read them into
+    /// its own. By default this is of no use.
+    fn make_ready(&self, _grid: &Arc<OpenGrid>, _blocks: Vec<BlockIndex>) {}
+
     /// The application has announced the regions that it will read. By default this is of no use.
     fn intend(&self, _grid: &Arc<OpenGrid>, _regions: &[Region]) {}
 

@@ -270,6 +270,11 @@ impl Node {
         self.core().reader(key).tell(regions)
     }
 
+    /// The blocks that a reader expects, and for which the memory here is too full.
+    fn take_warm(&self, key: ReaderKey) -> Vec<BlockIndex> {
+        self.core().reader(key).take_warm()
+    }
+
     /// The pattern of a reader.
     pub(crate) fn pattern(&self, key: ReaderKey) -> cache::pattern::Pattern {
         self.core().reader(key).pattern()

@@ -69,6 +69,10 @@ impl Node {
             request.map_err(|_| if grid.is_stale() { ReadingError::Changed } else { ReadingError::Outside })?;
         let mut open = Open { node: self, request, mailbox: &mailbox, has_ended: false };
         grid.upstream.reading(grid, selection);
+        let ready = self.take_warm(reader);
+        if !ready.is_empty() {
+            grid.upstream.make_ready(grid, ready);
+        }
         loop {
             coop::consume_budget().await;
             let News { blocks, end } = poll_fn(|context| mailbox.poll(context)).await;

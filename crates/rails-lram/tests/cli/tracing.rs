@@ -129,7 +129,7 @@ fn files_that_are_no_traces_are_refused() {
         (&["--block-shape", "v=1x3x500"][..], 2, "it does not say which array"),
         (&["--block-shape", "1xax500"], 2, "an extent is no number"),
         (&["--block-shape", "1x3"], 1, "the blocks do not divide the array `u`"),
-        (&["--memory", "1MiB"], 1, "a memory of 1048576 bytes"),
+        (&["--memory", "1MiB"], 1, "and not 1 MiB"),
         (&["--policy", "fifo"], 2, "`fifo` is no policy"),
         (&["--rtt", "2000000s"], 2, "more than an hour"),
     ] {

@@ -271,6 +271,23 @@ mod tests {
             pass::<f64>(&bytes_of(&numbers.iter().map(|number| f64::from(*number)).collect::<Vec<_>>()));
         }
 
+        /// Up to and beyond the largest integers of both types.
+        #[test]
+        fn numbers_of_all_sizes_come_back(
+            integers in vec((any::<i64>(), 0_u32..64), 1..100),
+            shared in 0_u32..64,
+            exponent in 0_usize..15,
+        ) {
+            let of = |shift: fn(&(i64, u32), u32) -> i64| {
+                let integers = integers.iter().map(|integer| shift(integer, shared));
+                integers.map(|integer| integer as f64 / POWERS[exponent]).collect::<Vec<f64>>()
+            };
+            for numbers in [of(|(integer, own), _| integer >> own), of(|(integer, _), shared| integer >> shared)] {
+                pass::<f64>(&bytes_of(&numbers));
+                pass::<f32>(&bytes_of(&numbers.iter().map(|number| *number as f32).collect::<Vec<_>>()));
+            }
+        }
+
         #[test]
         fn any_bytes_are_taken(mut block in vec(any::<u8>(), 0..200), head in vec(any::<u8>(), 0..64)) {
             pass::<f32>(&block);

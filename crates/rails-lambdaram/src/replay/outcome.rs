@@ -35,7 +35,7 @@ impl Outcome {
         self.stats.ahead_fetched.saturating_sub(self.stats.used)
     }
 
-    pub(super) fn add(&mut self, budget: BudgetStats) {
+    pub(super) fn add(&mut self, budget: &BudgetStats) {
         let sum = &mut self.stats;
         sum.hits += budget.hits;
         sum.ahead_hits += budget.ahead_hits;

@@ -102,12 +102,16 @@ fn named(target: &Path) -> io::Result<NamedTempFile> {
     taken_over.or_else(|_| Builder::new().prefix(PREFIX).make_in(folder, create))
 }
 
-/// The file of that name, empty, if no living process has it.
+/// The file of that name, empty, if no living process has it. Nothing else is taken for one: no
+/// link, no pipe, which would be waited for, and no file that has another name as well.
 fn taken_over(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(MODE).open(path)?;
+    let mut open = OpenOptions::new();
+    open.write(true).create(true).truncate(false).mode(MODE);
+    let file = open.custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits()).open(path)?;
     file.try_lock()?;
-    // It may have been published meanwhile.
-    if fs::symlink_metadata(path)?.ino() != file.metadata()?.ino() {
+    let facts = file.metadata()?;
+    // It may have been published meanwhile, by a process that was killed before it took this name away.
+    if !facts.is_file() || facts.nlink() != 1 || fs::symlink_metadata(path)?.ino() != facts.ino() {
         return Err(ErrorKind::ResourceBusy.into());
     }
     file.set_len(0)?;
@@ -159,6 +163,33 @@ mod tests {
                 (vec!["file".into()], "second".into())
             );
         }
+    }
+
+    #[test]
+    fn nothing_but_the_rest_of_a_draft_is_taken_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let [target, part, other] = ["file", ".file.rails-part", "other"].map(|name| folder.path().join(name));
+        let publish = || {
+            let draft = named_draft(&target);
+            draft.file().write_all(b"new").unwrap();
+            let _ = draft.publish(true);
+            assert_eq!(fs::read_to_string(&target).unwrap(), "new");
+            fs::remove_file(&part).unwrap();
+        };
+        // A process was killed while its file had both names: the file is whole.
+        fs::write(&target, "whole").unwrap();
+        fs::hard_link(&target, &part).unwrap();
+        drop(named_draft(&target));
+        assert_eq!(fs::read_to_string(&target).unwrap(), "whole");
+        publish();
+        std::os::unix::fs::symlink(&other, &part).unwrap();
+        publish();
+        assert!(!other.exists());
+        // Nobody reads from it.
+        nix::unistd::mkfifo(&part, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        publish();
+        fs::create_dir(&part).unwrap();
+        drop(named_draft(&target));
     }
 
     #[test]

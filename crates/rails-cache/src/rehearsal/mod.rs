@@ -79,6 +79,16 @@ impl Rehearsal {
         Ok(())
     }
 
+    /// Ends a dataset, as [`Node::end_dataset`] does.
+    ///
+    /// # Errors
+    /// Those of the node.
+    pub fn end_dataset(&mut self, dataset: DatasetId) -> Result<(), DeclareError> {
+        self.node.end_dataset(dataset)?;
+        self.datasets.remove(&dataset);
+        Ok(())
+    }
+
     /// The node.
     pub fn node(&self) -> &Node {
         &self.node
@@ -137,7 +147,8 @@ impl Rehearsal {
         while let Some(action) = self.node.poll(self.now) {
             match action {
                 Action::Fetch { block, purpose } => {
-                    let (layout, element_bytes) = &self.datasets[&block.dataset];
+                    // A dataset that has ended needs no blocks.
+                    let Some((layout, element_bytes)) = self.datasets.get(&block.dataset) else { continue };
                     let bytes = layout.elements_of(block.index).saturating_mul(u64::from(*element_bytes));
                     self.source.ask(block, bytes, purpose, self.now);
                 }

@@ -69,7 +69,10 @@ impl Chooser {
         let of = |encoding| Candidate { encoding, last_chosen: None, samples: VecDeque::new() };
         // The one that makes most blocks shortest is tried first: a young link is slow.
         let candidates = Encoding::ALL.into_iter().rev().filter(|encoding| *encoding != Encoding::None);
-        let candidates = candidates.filter(|encoding| encodings.contains(*encoding)).map(of).collect();
+        // Blocks that are no decimal fractions are encoded by Zstandard instead.
+        let takes = |encoding: &Encoding| encodings.contains(*encoding);
+        let fits = |encoding: &Encoding| takes(encoding) && (*encoding != Encoding::Decimal || takes(&Encoding::Zstd));
+        let candidates = candidates.filter(fits).map(of).collect();
         Self { blocks: 0, last_trial: None, candidates }
     }
 
@@ -251,6 +254,15 @@ mod tests {
         assert!(counts[&Encoding::None] <= 2 * Chooser::WINDOW, "{counts:?}");
         let counts = send(&mut chooser, 1000, 500, &power(1.0, 1.0));
         assert!(counts[&Encoding::None] > 1000 - 2 * Chooser::WINDOW, "{counts:?}");
+    }
+
+    #[test]
+    fn decimal_fractions_are_for_peers_that_take_zstandard() {
+        let load = LinkLoad { bytes_per_second: None, queued_bytes: 0 };
+        let first = |encodings| Chooser::new(encodings).choose(BLOCK, &load);
+        let decimal = Encodings::NONE.with(Encoding::Decimal);
+        assert_eq!((first(decimal), first(decimal.with(Encoding::Lz4))), (Encoding::None, Encoding::Lz4));
+        assert_eq!(first(decimal.with(Encoding::Zstd)), Encoding::Decimal);
     }
 
     #[test]

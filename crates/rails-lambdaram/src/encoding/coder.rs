@@ -168,11 +168,9 @@ impl Coder {
             Err(reason) => return Err(corrupt(&reason)),
         }
         let mut block = vec![0; block_bytes];
-        if encoding == Encoding::Decimal {
-            return if self.join_decimal(head, dtype, &mut block) { Ok(block) } else { Err(corrupt(NO_HEAD)) };
-        }
         unshuffle(&self.shuffled, dtype.bytes() as usize, &mut block);
-        Ok(block)
+        let is_whole = encoding != Encoding::Decimal || join_decimal(head, dtype, &mut block);
+        if is_whole { Ok(block) } else { Err(corrupt(NO_HEAD)) }
     }
 
     fn shuffle(&mut self, block: &[u8], dtype: DataType) {
@@ -200,17 +198,6 @@ impl Coder {
         }
         out.resize(begin + block.len() - 1, 0);
         Some(head_bytes + self.compress_zstd(&mut out[begin + head_bytes..])?)
-    }
-
-    /// Makes a block out of its shuffled integers; `false` if the head is none of the block.
-    fn join_decimal(&mut self, head: &[u8], dtype: DataType, block: &mut [u8]) -> bool {
-        self.integers.clear();
-        self.integers.resize(block.len(), 0);
-        unshuffle(&self.shuffled, dtype.bytes() as usize, &mut self.integers);
-        match dtype {
-            DataType::Float32 => decimal::join::<f32>(head, &self.integers, block),
-            _ => decimal::join::<f64>(head, &self.integers, block),
-        }
     }
 
     /// Compresses the shuffled block; `None` if the result does not fit.
@@ -250,6 +237,14 @@ fn decimal_head_bytes(payload: &[u8], dtype: DataType, block_bytes: usize) -> Op
         DataType::Float32 => decimal::head_bytes::<f32>(payload, block_bytes),
         DataType::Float64 => decimal::head_bytes::<f64>(payload, block_bytes),
         _ => None,
+    }
+}
+
+/// Makes a block out of its integers; `false` if the head is none of the block.
+fn join_decimal(head: &[u8], dtype: DataType, block: &mut [u8]) -> bool {
+    match dtype {
+        DataType::Float32 => decimal::join::<f32>(head, block),
+        _ => decimal::join::<f64>(head, block),
     }
 }
 

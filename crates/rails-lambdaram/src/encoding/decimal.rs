@@ -80,14 +80,14 @@ pub(super) fn head_bytes<T: Decimal>(payload: &[u8], block_bytes: usize) -> Opti
     (is_whole && exceptions <= max_exceptions(count) && bytes <= payload.len()).then_some(bytes)
 }
 
-/// Makes the numbers of a block out of its integers. `head` is as long as
-/// [`head_bytes`] says. Returns `false` if an exception lies behind the block.
-pub(super) fn join<T: Decimal>(head: &[u8], integers: &[u8], block: &mut [u8]) -> bool {
+/// Makes the integers of a block its numbers. `head` is as long as [`head_bytes`] says. Returns
+/// `false` if an exception lies behind the block.
+pub(super) fn join<T: Decimal>(head: &[u8], block: &mut [u8]) -> bool {
     let scale = POWERS[usize::from(head[0])];
     let smallest = i64::from_le_bytes(array::from_fn(|byte| head[8 + byte]));
-    for (integer, to) in integers.chunks_exact(T::BYTES).zip(block.chunks_exact_mut(T::BYTES)) {
-        let integer = smallest.wrapping_add_unsigned(T::read_difference(integer));
-        T::of(integer as f64 / scale).write(to);
+    for number in block.chunks_exact_mut(T::BYTES) {
+        let integer = smallest.wrapping_add_unsigned(T::read_difference(number));
+        T::of(integer as f64 / scale).write(number);
     }
     let (places, numbers) = head[HEADER_BYTES..].split_at((head.len() - HEADER_BYTES) / (4 + T::BYTES) * 4);
     places.as_chunks::<4>().0.iter().zip(numbers.chunks_exact(T::BYTES)).all(|(place, number)| {
@@ -205,8 +205,8 @@ mod tests {
             return None;
         }
         assert_eq!(head_bytes::<T>(&head, block.len()), Some(head.len()));
-        let mut again = vec![7; block.len()];
-        assert!(join::<T>(&head, &integers, &mut again));
+        let mut again = integers.clone();
+        assert!(join::<T>(&head, &mut again));
         assert_eq!(again, block);
         Some((head, integers))
     }
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn damaged_heads_are_refused() {
-        let (head, integers) = pass::<f32>(&bytes_of(&[0.25_f32; 64])).unwrap();
+        let (head, mut integers) = pass::<f32>(&bytes_of(&[0.25_f32; 64])).unwrap();
         assert_eq!(head_bytes::<f32>(&head[..15], 256), None);
         assert_eq!(head_bytes::<f32>(&head, 255), None);
         for (at, byte) in [(0, 7), (1, 1), (4, 5), (7, 255)] {
@@ -253,7 +253,7 @@ mod tests {
         let mut outside = head;
         outside[4] = 1;
         outside.extend_from_slice(&[64, 0, 0, 0, 9, 9, 9, 9]);
-        assert!(!join::<f32>(&outside, &integers, &mut [0; 256]));
+        assert!(!join::<f32>(&outside, &mut integers));
     }
 
     proptest! {
@@ -271,12 +271,29 @@ mod tests {
             pass::<f64>(&bytes_of(&numbers.iter().map(|number| f64::from(*number)).collect::<Vec<_>>()));
         }
 
+        /// Up to and beyond the largest integers of both types.
         #[test]
-        fn any_bytes_are_taken(block in vec(any::<u8>(), 0..200), head in vec(any::<u8>(), 0..64)) {
+        fn numbers_of_all_sizes_come_back(
+            integers in vec((any::<i64>(), 0_u32..64), 1..100),
+            shared in 0_u32..64,
+            exponent in 0_usize..15,
+        ) {
+            let of = |shift: fn(&(i64, u32), u32) -> i64| {
+                let integers = integers.iter().map(|integer| shift(integer, shared));
+                integers.map(|integer| integer as f64 / POWERS[exponent]).collect::<Vec<f64>>()
+            };
+            for numbers in [of(|(integer, own), _| integer >> own), of(|(integer, _), shared| integer >> shared)] {
+                pass::<f64>(&bytes_of(&numbers));
+                pass::<f32>(&bytes_of(&numbers.iter().map(|number| *number as f32).collect::<Vec<_>>()));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_taken(mut block in vec(any::<u8>(), 0..200), head in vec(any::<u8>(), 0..64)) {
             pass::<f32>(&block);
             pass::<f64>(&block);
             if let Some(bytes) = head_bytes::<f64>(&head, block.len()) {
-                join::<f64>(&head[..bytes], &block, &mut vec![0; block.len()]);
+                join::<f64>(&head[..bytes], &mut block);
             }
         }
     }

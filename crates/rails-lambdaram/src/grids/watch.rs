@@ -80,7 +80,8 @@ fn times_of_read(selection: &Selection, grid: &Grid) -> f64 {
 pub(crate) fn block_shape(wanted: &Shape, element_bytes: u64, max_block_bytes: u64) -> Shape {
     let max_bytes = USUAL_BLOCK_BYTES.min(max_block_bytes);
     let mut extents = wanted.extents().to_vec();
-    while extents.iter().product::<u64>() * element_bytes > max_bytes {
+    let bytes = |extents: &[u64]| extents.iter().fold(element_bytes, |bytes, extent| bytes.saturating_mul(*extent));
+    while bytes(&extents) > max_bytes {
         let Some(long) = extents.iter_mut().find(|extent| **extent > 1) else { break };
         *long = long.div_ceil(2);
     }
@@ -95,3 +96,17 @@ const MIN_TIMES_AT_FIRST: f64 = 2.0;
 const MIN_ALIKE: u32 = 4;
 /// A block of this size takes 4 ms on a link of 500 Mbit/s.
 const USUAL_BLOCK_BYTES: u64 = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_regions_beyond_all_bytes_are_small() {
+        let extents = |wanted: [u64; 2]| block_shape(&Shape::new(wanted).unwrap(), 16, 1 << 20).extents().to_vec();
+        // 2^66 bytes, of which 64 bits have none.
+        assert_eq!(extents([1 << 62, 1]), [1 << 14, 1]);
+        assert_eq!(extents([1, u64::MAX]), [1, 1 << 14]);
+        assert_eq!(extents([3, 4]), [3, 4]);
+    }
+}

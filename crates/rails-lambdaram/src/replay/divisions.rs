@@ -6,7 +6,7 @@ use crate::{
     trace::{Trace, TracedArray},
 };
 use rails_array::{BlockGrid, Grid, Region, Selection, Shape};
-use rails_cache::{BudgetId, DatasetId, DeclareError, Limits, Reader, rehearsal::Rehearsal};
+use rails_cache::{BudgetId, BudgetStats, DatasetId, DeclareError, Limits, Reader, rehearsal::Rehearsal};
 use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc};
 
 /// All divisions of a replay.
@@ -14,15 +14,21 @@ pub(super) struct Divisions<'a> {
     trace: &'a Trace,
     setting: &'a Setting,
     open: HashMap<(u32, Region, Shape), Opened>,
+    next_dataset: u32,
     handles: HashMap<u32, Handle>,
     pub(super) views: u64,
+    /// The counters of the memory of divisions that have ended.
+    pub(super) ended: Vec<BudgetStats>,
 }
 
 /// The memory of the application for a division.
 #[derive(Debug, Clone)]
 struct Opened {
+    dataset: DatasetId,
     budget: BudgetId,
     layout: Arc<Grid>,
+    /// Of [`Divisions::open`], and of each handle and each read that uses it.
+    users: Rc<()>,
 }
 
 /// A division as one handle reads it.
@@ -53,7 +59,8 @@ impl Division for View {
 
 impl<'a> Divisions<'a> {
     pub(super) fn new(trace: &'a Trace, setting: &'a Setting) -> Self {
-        Self { trace, setting, open: HashMap::new(), handles: HashMap::new(), views: 0 }
+        let (open, handles) = (HashMap::new(), HashMap::new());
+        Self { trace, setting, open, next_dataset: 0, handles, views: 0, ended: Vec::new() }
     }
 
     /// The budgets so far.
@@ -163,12 +170,39 @@ impl<'a> Divisions<'a> {
         let declare_error = |error: DeclareError| ReplayError::Declare { array: facts.name.clone(), error };
         let blocks = BlockGrid::new(key.1.clone(), block_shape.clone()).map_err(grid_error)?;
         let layout = Arc::new(Grid::new(blocks));
-        let dataset = DatasetId(self.open.len() as u32);
+        let dataset = DatasetId(self.next_dataset);
         rehearsal.declare_dataset(dataset, layout.clone(), facts.element_bytes).map_err(declare_error)?;
-        let budget = rehearsal.node_mut().declare_budget(dataset, Limits::default(), self.setting.policy);
-        let opened = Opened { budget: budget.map_err(declare_error)?, layout };
+        self.next_dataset += 1;
+        let budget = self.budget(rehearsal, dataset).inspect_err(|_| {
+            // It has no readers.
+            let _ = rehearsal.end_dataset(dataset);
+        });
+        let opened = Opened { dataset, budget: budget.map_err(declare_error)?, layout, users: Rc::new(()) };
         self.open.insert(key, opened.clone());
         Ok(opened)
+    }
+
+    /// The memory for a division. As in a site, those that nobody uses make room for it.
+    fn budget(&mut self, rehearsal: &mut Rehearsal, dataset: DatasetId) -> Result<BudgetId, DeclareError> {
+        loop {
+            let budget = rehearsal.node_mut().declare_budget(dataset, Limits::default(), self.setting.policy);
+            let Err(error) = budget else { return budget };
+            let may_help = matches!(error, DeclareError::Overcommitted { .. } | DeclareError::TooManyBudgets { .. });
+            if !may_help || !self.end_idle(rehearsal) {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Ends the oldest division that nobody uses. Returns whether there was one.
+    fn end_idle(&mut self, rehearsal: &mut Rehearsal) -> bool {
+        let idle = self.open.iter().filter(|(_, opened)| Rc::strong_count(&opened.users) == 1);
+        let Some((key, opened)) = idle.min_by_key(|(_, opened)| opened.dataset) else { return false };
+        let (key, dataset, budget) = (key.clone(), opened.dataset, opened.budget);
+        self.open.remove(&key);
+        self.ended.push(rehearsal.node().stats(budget));
+        rehearsal.end_dataset(dataset).expect("a division's dataset ends once");
+        true
     }
 
     fn array(&self, number: u32) -> &'a TracedArray {

@@ -8,9 +8,7 @@ use super::{
 use crate::trace::Trace;
 use rails_cache::{Policy, RequestId, pattern::Path, rehearsal::Rehearsal};
 use std::{
-    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
-    rc::Rc,
     time::{Duration, Instant},
 };
 
@@ -55,7 +53,8 @@ struct Replay<'a> {
 struct Open {
     number: usize,
     since: Instant,
-    reader: Rc<RefCell<rails_cache::Reader>>,
+    /// Its blocks stay as long as it.
+    view: View,
 }
 
 impl Replay<'_> {
@@ -103,10 +102,10 @@ impl Replay<'_> {
                 self.expect_one(number + MAX_EXPECTED_READS)?;
             }
         }
-        self.ask(number, &view)
+        self.ask(number, view)
     }
 
-    fn ask(&mut self, number: usize, view: &View) -> Result<(), ReplayError> {
+    fn ask(&mut self, number: usize, view: View) -> Result<(), ReplayError> {
         let (selection, now) = (&self.program.reads[number].selection, self.rehearsal.now());
         let node = self.rehearsal.node_mut();
         let blocks = node.blocks_of_selection(view.budget(), selection).expect("a checked selection has blocks");
@@ -120,14 +119,14 @@ impl Replay<'_> {
         let path = Path { bytes_per_second: rate, ..self.setting.path };
         let request = view.reader.borrow_mut().read(node, selection, &path, now);
         let request = request.expect("a checked selection is read");
-        self.open.insert(request, Open { number, since: now, reader: Rc::clone(&view.reader) });
+        self.open.insert(request, Open { number, since: now, view });
         Ok(())
     }
 
     fn ended(&mut self, request: RequestId) {
-        let Some(Open { number, since, reader }) = self.open.remove(&request) else { return };
+        let Some(Open { number, since, view }) = self.open.remove(&request) else { return };
         let now = self.rehearsal.now();
-        reader.borrow_mut().ended(request, now);
+        view.reader.borrow_mut().ended(request, now);
         self.outcome.waits[number] = now - since;
         let handle = self.program.reads[number].handle;
         if self.program.last.get(&handle) == Some(&number) {
@@ -165,8 +164,9 @@ impl Replay<'_> {
 
     fn finish(mut self, origin: Instant) -> Outcome {
         for budget in self.divisions.budgets() {
-            self.outcome.add(self.rehearsal.node().stats(budget));
+            self.outcome.add(&self.rehearsal.node().stats(budget));
         }
+        self.divisions.ended.iter().for_each(|budget| self.outcome.add(budget));
         let source = self.rehearsal.source();
         Outcome {
             elapsed: self.rehearsal.now() - origin,

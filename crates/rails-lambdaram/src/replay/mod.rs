@@ -45,5 +45,5 @@ mod tests;
 
 pub use engine::replay;
 pub use fit::fitted_path;
-pub use outcome::{Outcome, mean, p99};
+pub use outcome::{Outcome, mean, p99, sum};
 pub use setting::{ReplayError, Setting};

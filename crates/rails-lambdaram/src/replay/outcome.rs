@@ -25,9 +25,9 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The sum of the waits.
+    /// The [sum] of the waits.
     pub fn waited(&self) -> Duration {
-        self.waits.iter().sum()
+        sum(&self.waits)
     }
 
     /// The blocks that came ahead of time, and were not used until the end.
@@ -35,7 +35,7 @@ impl Outcome {
         self.stats.ahead_fetched.saturating_sub(self.stats.used)
     }
 
-    pub(super) fn add(&mut self, budget: BudgetStats) {
+    pub(super) fn add(&mut self, budget: &BudgetStats) {
         let sum = &mut self.stats;
         sum.hits += budget.hits;
         sum.ahead_hits += budget.ahead_hits;
@@ -49,10 +49,15 @@ impl Outcome {
     }
 }
 
+/// The sum of waits, [`Duration::MAX`] at most: over a path of a byte in a second a million reads
+/// wait longer.
+pub fn sum(waits: &[Duration]) -> Duration {
+    waits.iter().fold(Duration::ZERO, |sum, wait| sum.saturating_add(*wait))
+}
+
 /// The mean of waits. Zero without any.
 pub fn mean(waits: &[Duration]) -> Duration {
-    let sum: Duration = waits.iter().sum();
-    u32::try_from(waits.len()).ok().and_then(|count| sum.checked_div(count)).unwrap_or_default()
+    u32::try_from(waits.len()).ok().and_then(|count| sum(waits).checked_div(count)).unwrap_or_default()
 }
 
 /// The wait that 99 of 100 reads do not exceed. Zero without any.
@@ -73,5 +78,7 @@ mod tests {
         assert_eq!((mean(&waits(3)), p99(&waits(3))), (Duration::from_millis(2), Duration::from_millis(3)));
         assert_eq!(p99(&waits(100)), Duration::from_millis(99));
         assert_eq!(p99(&waits(101)), Duration::from_millis(100));
+        let long = [Duration::MAX; 2];
+        assert_eq!((sum(&long), mean(&long), p99(&long)), (Duration::MAX, Duration::MAX / 2, Duration::MAX));
     }
 }

@@ -212,6 +212,20 @@ fn regions_get_blocks_of_their_own_as_in_a_site() {
     assert!(with.path_bytes < without.path_bytes / 3, "{} {}", with.path_bytes, without.path_bytes);
 }
 
+/// A memory of 64 MiB has room for the blocks of some sixty regions at a time.
+#[test]
+fn handles_that_are_gone_leave_their_memory_to_others() {
+    let boxes = (0..400).map(|number| region([number % 64, number % 300, number], [1, 10, 20]));
+    let mut trace = trace([1, 121, 540], boxes, MS * 20);
+    let numbered = |(number, read): (usize, &mut TracedRead)| read.handle = number as u32;
+    trace.reads.iter_mut().enumerate().for_each(numbered);
+    let (with, without) = (run(&trace, |_| {}), run(&trace, |setting| setting.views = false));
+    assert_eq!(with.views, 400);
+    assert!(with.path_bytes < without.path_bytes / 3, "{} {}", with.path_bytes, without.path_bytes);
+    let blocks = |outcome: &Outcome| outcome.stats.misses + outcome.stats.ahead_fetched;
+    assert!(with.stats.misses >= 400 && blocks(&with) >= with.path_blocks, "{with:?}");
+}
+
 #[test]
 fn partial_boxes_are_advised_blocks_that_fit() {
     let trace = slow(trace([1, 361, 540], boxes(), MS * 3));

@@ -101,7 +101,7 @@ impl Reading {
         let TellLine { at_ns, handle, array, regions, goes_on } = line;
         let at = time("at_ns", at_ns)?;
         self.check_handle(handle, array)?;
-        self.regions += regions.len();
+        self.regions += regions.len().max(1);
         if self.regions > MAX_REGIONS {
             return Err(LineProblem::TooMany { what: "announced regions", max: MAX_REGIONS });
         }

@@ -111,7 +111,7 @@ pub const TRACE_VERSION: u32 = 1;
 pub const MAX_READS: usize = 1 << 20;
 /// The arrays that a file has at most.
 pub const MAX_ARRAYS: usize = 1 << 12;
-/// The announced regions that a file has at most.
+/// The announced regions that a file has at most. An empty list counts as one.
 pub const MAX_REGIONS: usize = 1 << 20;
 /// The bytes of a line, its end among them.
 pub const MAX_LINE_BYTES: u64 = 1 << 20;

@@ -271,12 +271,13 @@ impl Writer {
             }
             Note::Tell { handle, regions, at } => {
                 self.shared.regions.fetch_sub(regions.len(), Ordering::Relaxed);
-                let fits = self.regions + regions.len() <= MAX_REGIONS;
+                let count = regions.len().max(1);
+                let fits = self.regions + count <= MAX_REGIONS;
                 let Some(array) = self.array(text, &handle).filter(|_| fits) else {
                     self.shared.dropped.fetch_add(1, Ordering::Relaxed);
                     return;
                 };
-                self.regions += regions.len();
+                self.regions += count;
                 let parts: Vec<&[Region]> = regions.chunks(REGIONS_OF_LINE).collect();
                 // An empty list takes back what was announced.
                 let parts = if parts.is_empty() { vec![&[][..]] } else { parts };

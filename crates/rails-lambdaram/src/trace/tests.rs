@@ -1,7 +1,7 @@
 //! Lines that are written are read back; others are refused.
 
 use super::{
-    LineProblem, MAX_LINE_BYTES, ReadOutcome, TRACE_VERSION, Trace, TraceEnd, TraceError, TraceHeader,
+    LineProblem, MAX_LINE_BYTES, MAX_REGIONS, ReadOutcome, TRACE_VERSION, Trace, TraceEnd, TraceError, TraceHeader,
     line::{ArrayLine, Line, PathLine, ReadLine, TellLine},
 };
 use proptest::{collection::vec, prelude::*};
@@ -187,6 +187,17 @@ fn announcements_go_on_in_the_next_line_alone() {
     let stepped =
         Line::Tell(TellLine { at_ns: 1, handle: 1, array: 0, regions: vec!["[0:64:2]".into()], goes_on: false });
     assert!(words(&Trace::read(&begun([stepped])[..]).unwrap_err()).contains("has steps"));
+}
+
+#[test]
+fn empty_announcements_are_as_few_as_regions() {
+    let mut text = begun([]);
+    let tell = TellLine { at_ns: 1, handle: 1, array: 0, regions: Vec::new(), goes_on: false };
+    let mut line = Vec::new();
+    Line::Tell(tell).write_to(&mut line);
+    text.extend(line.repeat(MAX_REGIONS + 1));
+    let error = Trace::read(&text[..]).unwrap_err();
+    assert!(words(&error).contains("announced regions"), "{}", words(&error));
 }
 
 #[test]

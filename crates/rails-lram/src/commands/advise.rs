@@ -27,7 +27,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread::{self, available_parallelism},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// Try other blocks, policies and memory sizes on a recorded program, and say which serve it best
@@ -195,6 +195,7 @@ fn python(truth: bool) -> &'static str {
 }
 
 fn json(trace: &Trace, advice: &Advice) -> serde_json::Value {
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let trial = |trial: &Trial| {
         let blocks = trial.setting.block_shapes.iter().map(|(number, shape)| {
             let array = &trace.arrays[*number as usize];
@@ -206,9 +207,9 @@ fn json(trace: &Trace, advice: &Advice) -> serde_json::Value {
             "prefetch": trial.setting.prefetch,
             "views": trial.setting.views,
             "changed_blocks": blocks.collect::<Vec<_>>(),
-            "waited_ns": trial.waited.as_nanos() as u64,
-            "mean_ns": trial.mean.as_nanos() as u64,
-            "p99_ns": trial.p99.as_nanos() as u64,
+            "waited_ns": ns(trial.waited),
+            "mean_ns": ns(trial.mean),
+            "p99_ns": ns(trial.p99),
             "path_bytes": trial.path_bytes,
             "gain": trial.gain_over(&advice.recorded),
         })

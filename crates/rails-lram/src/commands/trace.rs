@@ -10,7 +10,7 @@ use rails_cli::{
     print, size as size_flag,
 };
 use rails_lambdaram::{
-    replay::{Outcome, Setting, mean, p99, replay},
+    replay::{Outcome, Setting, mean, p99, replay, sum},
     trace::{ReadOutcome, TRACE_VARIABLE, Trace},
 };
 use rails_topo::DataSize;
@@ -153,7 +153,7 @@ fn text(trace: &Trace, setting: &Setting, recorded: &Setting, outcome: &Outcome,
     let count = |count: fn(&rails_lambdaram::trace::TraceEnd) -> u64| {
         trace.end.as_ref().map_or_else(|| "?".to_owned(), |end| count(end).to_string())
     };
-    let waited = |waits: &[Duration]| milliseconds(waits.iter().sum());
+    let waited = |waits: &[Duration]| milliseconds(sum(waits));
     row("reads", then.waits.len().to_string(), outcome.waits.len().to_string());
     row("took", milliseconds(then.elapsed), milliseconds(outcome.elapsed));
     row("waited", waited(&then.waits), waited(&outcome.waits));
@@ -178,7 +178,8 @@ fn text(trace: &Trace, setting: &Setting, recorded: &Setting, outcome: &Outcome,
 
 fn json(trace: &Trace, setting: &Setting, outcome: &Outcome, then: &Recorded) -> serde_json::Value {
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let waits = |waits: &[Duration]| json!({ "sum_ns": ns(waits.iter().sum()), "mean_ns": ns(mean(waits)), "p99_ns": ns(p99(waits)) });
+    let waits =
+        |waits: &[Duration]| json!({ "sum_ns": ns(sum(waits)), "mean_ns": ns(mean(waits)), "p99_ns": ns(p99(waits)) });
     let shapes = trace.arrays.iter().enumerate().map(|(number, array)| {
         let shape = setting.block_shape(trace, number as u32);
         json!({ "dataset": array.dataset, "array": array.name, "block_shape": shape.extents() })

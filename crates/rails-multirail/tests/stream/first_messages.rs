@@ -345,3 +345,32 @@ async fn first_messages_that_do_not_fit() {
         assert!(text.contains("the stream cannot carry its first messages") && text.contains(expected), "{text}");
     }
 }
+
+/// A caller that gives up while the peer has the first messages and has not accepted them ends its
+/// connection at once.
+#[tokio::test]
+async fn a_caller_that_gives_up_hangs_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    for stops_rails in [false, true] {
+        let rails = rails(1);
+        let opening = tokio::spawn({
+            let rails = rails.clone();
+            async move { open(&rails, &[address], &patient(Security::encrypted(secret()))).await.map(drop) }
+        });
+        let (mut socket, _) = timeout(PATIENCE, listener.accept()).await.expect("it connects").unwrap();
+        respond(&mut socket, encrypted()).await;
+        assert!(matches!(read(&mut socket).await, HandshakeMessage::Confirmed(_)));
+        if stops_rails {
+            opening.abort();
+            drop(opening.await);
+            tokio::task::spawn_blocking(move || drop(rails)).await.expect("nothing panics");
+        } else {
+            opening.abort();
+        }
+        let mut rest = Vec::new();
+        // A reset of the connection is an end as well.
+        let _ = timeout(PATIENCE, socket.read_to_end(&mut rest)).await.expect("the connection ends");
+        assert!(!rest.is_empty(), "the first messages");
+    }
+}

@@ -213,7 +213,7 @@ fn order(trial: &Trial) -> (Duration, u64) {
 /// Of the trials that wait hardly longer than the best one, that which changes least.
 fn simplest<'a>(trials: impl Iterator<Item = &'a Trial> + Clone, base: &Setting) -> Option<&'a Trial> {
     let least = trials.clone().map(|trial| trial.waited).min()?;
-    let limit = least + least / 100;
+    let limit = least.saturating_add(least / 100);
     let good = trials.filter(|trial| trial.waited <= limit);
     good.min_by_key(|trial| (trial.changes_from(base), order(trial)))
 }

@@ -2,6 +2,7 @@
 
 use crate::util::{Data, Node, lram, run, stderr};
 use nix::{
+    errno::Errno,
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
@@ -131,6 +132,21 @@ fn netns_threads_that_cannot_be_had_are_errors() {
         output.status.code()
     });
     assert_eq!((codes[0], codes[3]), (Some(1), Some(0)), "{codes:?}");
+}
+
+/// As in a container of Docker, whose filter lets nobody choose the nodes of memory.
+#[test]
+fn memory_whose_nodes_nobody_may_choose() {
+    let data = Data::new();
+    let (wind, target) = (data.text("wind.nc"), data.text("part.raw"));
+    let policies = ["get_mempolicy", "set_mempolicy", "mbind", "move_pages"];
+    for errno in [Errno::EPERM, Errno::ENOSYS] {
+        for calls in [&policies[..], &["madvise"]] {
+            let get = lram(["get", &wind, "--box", "u[0]", "-o", &target, "--force"]);
+            let output = Sandbox::new().deny(errno, calls).output(&get);
+            assert!(output.status.success() && output.stderr.is_empty(), "{calls:?}: {}", stderr(&output));
+        }
+    }
 }
 
 /// A user whom no system has.

@@ -2,7 +2,7 @@
 
 use crate::util::{Data, Node, done, lram, run, stderr};
 use nix::sys::signal::Signal;
-use std::fs;
+use std::{fs, io};
 
 #[test]
 fn datasets_are_listed_and_described() {
@@ -102,6 +102,9 @@ fn files_of_a_folder_become_one_dataset() {
     assert!(stderr(&again).contains("the file is there already"), "{}", stderr(&again));
     let elsewhere = run(["import", &data.text(""), "-o", "/all.toml"]);
     assert_eq!(elsewhere.status.code(), Some(2), "{}", stderr(&elsewhere));
+    let of_file = run(["import", &data.text("a.nc")]);
+    assert_eq!(of_file.status.code(), Some(2));
+    assert!(stderr(&of_file).contains("it is no folder"), "{}", stderr(&of_file));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use nix::{
 };
 use std::{
     ffi::OsString,
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, ErrorKind},
     os::{
         fd::AsRawFd,
@@ -105,7 +105,13 @@ fn named(target: &Path) -> io::Result<NamedTempFile> {
 /// The file of that name, empty, if no living process has it.
 fn taken_over(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(MODE).open(path)?;
-    file.try_lock()?;
+    if let Err(error) = file.try_lock() {
+        // Where files cannot be locked, nobody takes the name over, and an empty file holds nothing.
+        if matches!(error, TryLockError::Error(_)) && file.metadata()?.len() == 0 {
+            fs::remove_file(path)?;
+        }
+        return Err(error.into());
+    }
     // It may have been published meanwhile.
     if fs::symlink_metadata(path)?.ino() != file.metadata()?.ino() {
         return Err(ErrorKind::ResourceBusy.into());

@@ -3,6 +3,7 @@
 use crate::util::{Data, Node, lram, run, stderr};
 use nix::{
     errno::Errno,
+    fcntl::OFlag,
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
@@ -147,6 +148,18 @@ fn memory_whose_nodes_nobody_may_choose() {
             assert!(output.status.success() && output.stderr.is_empty(), "{calls:?}: {}", stderr(&output));
         }
     }
+}
+
+/// As on Lustre without `-o flock`, and on other network file systems.
+#[test]
+fn a_file_system_without_locks_and_unnamed_files_keeps_no_part() {
+    let data = Data::new();
+    let unnamed = OFlag::O_WRONLY | OFlag::O_CLOEXEC | OFlag::O_TMPFILE;
+    let sandbox = Sandbox::new().deny_where(Errno::EOPNOTSUPP, "openat", 2, unnamed.bits());
+    let get = lram(["get", &data.text("wind.nc"), "--box", "u[0]", "-o", &data.text("part.raw")]);
+    let output = sandbox.deny(Errno::EOPNOTSUPP, &["flock"]).output(&get);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(data.names(), ["part.raw", "wind.nc"]);
 }
 
 /// A user whom no system has.

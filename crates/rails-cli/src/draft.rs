@@ -6,7 +6,7 @@ use nix::{
 };
 use std::{
     ffi::OsString,
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, ErrorKind},
     os::{
         fd::AsRawFd,
@@ -108,10 +108,17 @@ fn taken_over(path: &Path) -> io::Result<File> {
     let mut open = OpenOptions::new();
     open.write(true).create(true).truncate(false).mode(MODE);
     let file = open.custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits()).open(path)?;
-    file.try_lock()?;
     let facts = file.metadata()?;
+    let is_ours = facts.is_file() && facts.nlink() == 1;
+    if let Err(error) = file.try_lock() {
+        // Where files cannot be locked, nobody takes the name over, and an empty file holds nothing.
+        if matches!(error, TryLockError::Error(_)) && is_ours && facts.len() == 0 {
+            fs::remove_file(path)?;
+        }
+        return Err(error.into());
+    }
     // It may have been published meanwhile, by a process that was killed before it took this name away.
-    if !facts.is_file() || facts.nlink() != 1 || fs::symlink_metadata(path)?.ino() != facts.ino() {
+    if !is_ours || file.metadata()?.nlink() != 1 || fs::symlink_metadata(path)?.ino() != facts.ino() {
         return Err(ErrorKind::ResourceBusy.into());
     }
     file.set_len(0)?;

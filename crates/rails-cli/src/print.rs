@@ -15,14 +15,22 @@ use std::{
 /// # Errors
 /// The operating system's error. A reader that is gone (`rails-bench topo | head -1`) is no error.
 pub fn result(text: impl fmt::Display) -> Result<()> {
+    more(text).map(drop)
+}
+
+/// Writes one of many results to stdout, and returns whether a reader is still there.
+///
+/// # Errors
+/// As [`result`].
+pub fn more(text: impl fmt::Display) -> Result<bool> {
     let written = bar::suspend(|| {
         let mut out = io::stdout().lock();
         write!(out, "{text}")?;
         out.flush()
     });
     match written {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("cannot write to stdout"),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true).context("cannot write to stdout"),
     }
 }
 

@@ -13,7 +13,8 @@ pub struct DatasetDescription {
     /// higher one.
     pub generation: u64,
     /// A digest of the content's identity, which is equal on nodes that serve copies of the same
-    /// files: names, types, shapes and attributes of the arrays.
+    /// files: names, types, shapes and attributes of the arrays, the elements of small ones, and
+    /// the sizes and times of the files.
     pub digest: [u8; 32],
     /// The attributes of the whole.
     pub attributes: Attributes,

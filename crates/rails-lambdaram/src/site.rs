@@ -163,8 +163,8 @@ impl Site {
         Ok(Dataset::new(&self.inner, description))
     }
 
-    /// The files that look like datasets and are none, with the reasons. Empty for nodes that
-    /// serve.
+    /// The files that look like datasets and are none, and the arrays of Zarr folders that cannot
+    /// be read, with the reasons. Empty for nodes that serve.
     pub fn left_out(&self) -> Vec<String> {
         self.inner.library.left_out()
     }

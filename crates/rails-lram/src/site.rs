@@ -183,7 +183,7 @@ pub(crate) fn not_opened(error: SiteError, address: &str) -> anyhow::Error {
             let error = anyhow::Error::new(error).context(address.to_owned());
             error.help("`getent hosts HOST` says whether this machine knows a host")
         }
-        error @ SiteError::Memory(_) => anyhow::Error::new(error).help("give less by --memory, such as 256MiB"),
+        error @ SiteError::Memory(_) => anyhow::Error::new(error).help("give less by --memory, down to 4MiB"),
         error => anyhow::Error::new(error).context(address.to_owned()),
     }
 }

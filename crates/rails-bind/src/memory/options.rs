@@ -121,7 +121,11 @@ impl BufferOptions {
             let _ = laid.map_err(|error| self.of_huge_pages(error, capacity, nodes.as_ref()))?;
         } else {
             let range = Range { mapping: &mapping, shape };
-            range.set(&raw)?;
+            // Memory that was just mapped has the default policy (mmap(2) and `get_vma_policy` in
+            // mm/mempolicy.c), and containers refuse `mbind`.
+            if self.policy != MemoryPolicy::Default {
+                range.set(&raw)?;
+            }
             if self.prefault || self.lock || shape.is_reserved {
                 range.check_machine((capacity / shape.page_bytes) as u64)?;
                 match range.populate() {
@@ -133,7 +137,11 @@ impl BufferOptions {
         if self.lock {
             mapping.lock().map_err(|source| lock_refused(capacity, source))?;
         }
-        let outcome = Outcome::compare(self.policy.clone(), Range { mapping: &mapping, shape }.policy()?);
+        let got = match self.policy {
+            MemoryPolicy::Default => MemoryPolicy::Default,
+            _ => Range { mapping: &mapping, shape }.policy()?,
+        };
+        let outcome = Outcome::compare(self.policy.clone(), got);
         Ok(Allocation { mapping, shape, outcome })
     }
 

@@ -102,7 +102,10 @@ impl Range<'_> {
 
     fn populate_part(&self, offset: usize, bytes: usize) -> Result<(), MemoryError> {
         self.mapping.populate(offset, bytes).map_err(|source| match source.raw_os_error() {
-            Some(libc::EINVAL) => MemoryError::Unsupported { what: "MADV_POPULATE_WRITE (Linux 5.14)", source },
+            // The last two are the answers of a filter.
+            Some(libc::EINVAL | libc::EPERM | libc::ENOSYS) => {
+                MemoryError::Unsupported { what: "MADV_POPULATE_WRITE (Linux 5.14)", source }
+            }
             _ => {
                 let subject = DataSize::bytes(bytes as u64).to_string();
                 MemoryError::Call { call: "madvise(MADV_POPULATE_WRITE)", subject, source }
@@ -263,6 +266,10 @@ impl Range<'_> {
 pub(super) fn effective(policy: &MemoryPolicy) -> Result<RawPolicy, MemoryError> {
     if policy.nodes().is_some_and(|nodes| nodes.is_empty()) {
         return Err(BindError::EmptySet { what: "memory" }.into());
+    }
+    if *policy == MemoryPolicy::Default {
+        // No node is named that could be dropped, and a filter that refuses `mbind` is no hindrance.
+        return Ok(policy.to_raw());
     }
     let page = Mapping::new(page_bytes(), page_bytes()).map_err(|source| MemoryError::Call {
         call: "mmap",

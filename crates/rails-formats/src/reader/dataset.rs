@@ -126,7 +126,21 @@ pub fn open_dataset(root: &Root, path: &ObjectPath, limits: &OpenLimits) -> Resu
     let bytes = source.generation().bytes.min(DatasetFile::MAX_BYTES as u64 + 1);
     let mut text = vec![0; bytes as usize];
     source.read_at(0, &mut text)?;
-    let dataset = DatasetFile::parse(path.as_str(), &text)?;
+    open_dataset_text(root, path, &text, limits)
+}
+
+/// Does as [`open_dataset`] with the text of a dataset file that need not be there: `path` is where
+/// it would lie, and the name in errors.
+///
+/// # Errors
+/// As [`open_dataset`].
+pub fn open_dataset_text(
+    root: &Root,
+    path: &ObjectPath,
+    text: &[u8],
+    limits: &OpenLimits,
+) -> Result<OpenedDataset, OpenError> {
+    let dataset = DatasetFile::parse(path.as_str(), text)?;
     let mut files: Vec<(Vec<SourceFile>, u64)> = vec![(Vec::new(), 0); dataset.arrays.len()];
     let mut generations = HashMap::new();
     for Listed { path, is_folder } in list(root, &dataset, limits)? {

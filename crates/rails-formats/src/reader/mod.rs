@@ -17,7 +17,7 @@ mod source;
 mod task;
 mod zarr;
 
-pub use dataset::{OpenError, OpenedDataset, open_dataset};
+pub use dataset::{OpenError, OpenedDataset, open_dataset, open_dataset_text};
 pub use error::ReadError;
 pub use generation::Generation;
 pub use limits::OpenLimits;

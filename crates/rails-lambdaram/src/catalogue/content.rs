@@ -16,7 +16,9 @@ use rails_formats::{
         ObjectPath, Placement, Section,
     },
     map_binary, netcdf3,
-    reader::{Generation, ReadError, open_dataset, open_zarr, read_header},
+    reader::{
+        Generation, OpenError, OpenedDataset, ReadError, open_dataset, open_dataset_text, open_zarr, read_header,
+    },
     zarr::ZarrError,
 };
 use std::{collections::BTreeMap, path::Path};
@@ -64,12 +66,25 @@ pub(super) fn open(
     limits: &OpenLimits,
 ) -> Result<Content, CatalogueError> {
     let place = folders.place(path)?;
-    let content = match format {
-        SourceFormat::DatasetFile => of_dataset_file(path, place, limits)?,
-        SourceFormat::NetCdf3 => of_file(path, place, netcdf3::Header::parse, netcdf3::Header::index)?,
-        SourceFormat::MapBinary => of_file(path, place, map_binary::Header::parse, map_binary::Header::index)?,
-        SourceFormat::Zarr => of_zarr(path, place, limits)?,
-    };
+    with_arrays(
+        path,
+        match format {
+            SourceFormat::DatasetFile => of_dataset_file(path, place, limits)?,
+            SourceFormat::NetCdf3 => of_file(path, place, netcdf3::Header::parse, netcdf3::Header::index)?,
+            SourceFormat::MapBinary => of_file(path, place, map_binary::Header::parse, map_binary::Header::index)?,
+            SourceFormat::Zarr => of_zarr(path, place, limits)?,
+        },
+    )
+}
+
+/// Opens the dataset that a text in a dataset file at that place would mean. The call blocks.
+pub(super) fn open_text(path: &Path, place: Place, text: &str, limits: &OpenLimits) -> Result<Content, CatalogueError> {
+    let opened = open_dataset_text(&place.root, &place.name, text.as_bytes(), &limits.search());
+    with_arrays(path, of_dataset(path, place, opened)?)
+}
+
+/// The content, if it has an array.
+fn with_arrays(path: &Path, content: Content) -> Result<Content, CatalogueError> {
     if content.manifest.arrays().is_empty() {
         return Err(CatalogueError::NoArray { path: path.into(), refused: content.refused.len() });
     }
@@ -95,8 +110,12 @@ impl Content {
 fn of_dataset_file(path: &Path, place: Place, limits: &OpenLimits) -> Result<Content, CatalogueError> {
     let wrong = |error| CatalogueError::Read { path: path.into(), error: Box::new(error) };
     let generation = place.root.source(&place.name).map_err(wrong)?.generation();
-    let opened = open_dataset(&place.root, &place.name, &limits.search())
-        .map_err(|error| CatalogueError::Dataset { path: path.into(), error: Box::new(error) })?;
+    let opened = open_dataset(&place.root, &place.name, &limits.search());
+    Ok(Content { dataset_file: Some(generation), ..of_dataset(path, place, opened)? })
+}
+
+fn of_dataset(path: &Path, place: Place, opened: Result<OpenedDataset, OpenError>) -> Result<Content, CatalogueError> {
+    let opened = opened.map_err(|error| CatalogueError::Dataset { path: path.into(), error: Box::new(error) })?;
     let manifest = with_coordinates(&opened.stitched.manifest, &opened.stitched.arrays)
         .map_err(|error| CatalogueError::Coordinates { path: path.into(), error: Box::new(error) })?;
     let DatasetFile { name, readers, arrays, .. } = opened.dataset;
@@ -108,7 +127,6 @@ fn of_dataset_file(path: &Path, place: Place, limits: &OpenLimits) -> Result<Con
         name,
         readers,
         views: views.collect(),
-        dataset_file: Some(generation),
         layouts: arrays.into_iter().map(layout_of).collect(),
         ..Content::new(path, place, manifest, opened.generations)
     })

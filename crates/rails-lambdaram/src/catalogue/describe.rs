@@ -53,7 +53,7 @@ pub(super) fn describe(
     let description = DatasetDescription {
         name: content.name.clone(),
         generation,
-        digest: digest(content, &attributes, summaries.iter().map(|summary| &summary.description)),
+        digest: digest(content, &attributes, &summaries),
         attributes,
         arrays: summaries,
     };
@@ -149,18 +149,15 @@ fn read(
     }
 }
 
-/// The digest by which copies of the same files are known: names, types, shapes and attributes,
-/// and the sizes of the files and the times of the last changes of their bytes, which a copy keeps
-/// in seconds at least (`rsync -t`, `cp -p`, `scp -p`).
-fn digest<'a>(
-    content: &Content,
-    attributes: &Attributes,
-    arrays: impl Iterator<Item = &'a ArrayDescription>,
-) -> [u8; 32] {
+/// The digest by which copies of the same files are known: names, types, shapes and attributes, the
+/// elements of small arrays, and the sizes of the files and the times of the last changes of their
+/// bytes, which a copy keeps in seconds at least (`rsync -t`, `cp -p`, `scp -p`). Files of one
+/// record may have been written within a second, and differ in their coordinates.
+fn digest(content: &Content, attributes: &Attributes, arrays: &[ArraySummary]) -> [u8; 32] {
     let seconds = |ns: i128| ns.div_euclid(1_000_000_000) as i64;
     let files = content.generations.iter().map(|file| (file.bytes, seconds(file.modified_ns)));
-    let identity: (&Attributes, Vec<&ArrayDescription>, Vec<(u64, i64)>) =
-        (attributes, arrays.collect(), files.collect());
+    let arrays = arrays.iter().map(|array| (&array.description, array.inline.as_deref()));
+    let identity = (attributes, arrays.collect::<Vec<_>>(), files.collect::<Vec<_>>());
     let bytes = postcard::to_allocvec(&identity).expect("a description has nothing that postcard cannot write");
     *blake3::hash(&bytes).as_bytes()
 }

@@ -4,6 +4,7 @@ use super::error::CatalogueError;
 use rails_formats::{manifest::ObjectPath, reader::Root};
 use std::{
     collections::HashMap,
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -29,6 +30,21 @@ impl Folders {
     /// Opens the folder in which a file or folder lies. Links on the way are followed.
     pub(super) fn place(&mut self, path: &Path) -> Result<Place, CatalogueError> {
         let (folder, name) = place_of(path)?;
+        self.place_at(path, folder, name)
+    }
+
+    /// Opens the folder of a file that need not be there. Links on the way to the folder are
+    /// followed.
+    pub(super) fn place_in_folder(&mut self, path: &Path) -> Result<Place, CatalogueError> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let real = fs::canonicalize(folder);
+        let real = real.map_err(|error| CatalogueError::Path { call: "find", path: folder.into(), error })?;
+        let name = path.file_name().ok_or_else(|| CatalogueError::NotAFile { path: path.into() })?;
+        let name = name_of(path, name)?;
+        self.place_at(path, real, name)
+    }
+
+    fn place_at(&mut self, path: &Path, folder: PathBuf, name: ObjectPath) -> Result<Place, CatalogueError> {
         if let Some(root) = self.roots.get(&folder) {
             return Ok(Place { root: Arc::clone(root), folder, name });
         }
@@ -46,7 +62,11 @@ pub(super) fn place_of(path: &Path) -> Result<(PathBuf, ObjectPath), CatalogueEr
     let (Some(folder), Some(name)) = (real.parent(), real.file_name()) else {
         return Err(CatalogueError::NotAFile { path: path.into() });
     };
-    let name = name.to_str().ok_or_else(|| CatalogueError::NotText { path: real.clone() })?;
-    let name = ObjectPath::new(name).map_err(|_| CatalogueError::Name { path: real.clone() })?;
-    Ok((folder.into(), name))
+    Ok((folder.into(), name_of(&real, name)?))
+}
+
+/// The name of a file as a manifest has it.
+fn name_of(path: &Path, name: &OsStr) -> Result<ObjectPath, CatalogueError> {
+    let name = name.to_str().ok_or_else(|| CatalogueError::NotText { path: path.into() })?;
+    ObjectPath::new(name).map_err(|_| CatalogueError::Name { path: path.into() })
 }

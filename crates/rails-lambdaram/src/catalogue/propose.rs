@@ -1,6 +1,8 @@
 //! A dataset file for the files of a folder that look like one record.
 
 use super::{
+    content::open_text,
+    describe::describe,
     error::CatalogueError,
     find::find,
     folders::{Folders, place_of},
@@ -8,7 +10,10 @@ use super::{
     limits::OpenLimits,
     published::PublishedDataset,
 };
-use crate::description::ArraySummary;
+use crate::{
+    description::{ArraySummary, DatasetDescription},
+    words::words,
+};
 use glob::Pattern;
 use rails_formats::{
     data_type::{DataType, Endianness},
@@ -41,7 +46,7 @@ pub struct Proposal {
 /// [`CatalogueError`], also where no file of these formats is there.
 pub fn propose(folder: &Path, limits: &OpenLimits) -> Result<Proposal, CatalogueError> {
     let found = find(folder, limits)?;
-    let mut left_out: Vec<_> = found.refused.into_iter().map(|(path, error)| (path, error.to_string())).collect();
+    let mut left_out: Vec<_> = found.refused.into_iter().map(|(path, error)| (path, words(&error))).collect();
     let (mut folders, mut groups) = (Folders::default(), BTreeMap::<Kind, Vec<Part>>::new());
     for candidate in found.candidates {
         let (path, format) = (candidate.path, candidate.format);
@@ -51,7 +56,7 @@ pub fn propose(folder: &Path, limits: &OpenLimits) -> Result<Proposal, Catalogue
         }
         match Part::open(&path, format, &mut folders, limits) {
             Ok((kind, part)) => groups.entry(kind).or_default().push(part),
-            Err(error) => left_out.push((path, error.to_string())),
+            Err(error) => left_out.push((path, words(&error))),
         }
     }
     let largest = groups.iter().max_by_key(|(_, parts)| parts.len()).map(|(kind, _)| kind.clone());
@@ -64,6 +69,19 @@ pub fn propose(folder: &Path, limits: &OpenLimits) -> Result<Proposal, Catalogue
     let (parts, elsewhere): (Vec<Part>, Vec<Part>) = parts.into_iter().partition(|part| part.folder == root);
     left_out.extend(elsewhere.into_iter().map(|part| (part.path, "it is in another folder".into())));
     Ok(Draft::new(kind, parts).proposal(left_out))
+}
+
+impl Proposal {
+    /// Opens the proposal as the dataset file of that path, which need not be there: its folder is
+    /// that of the files. The call blocks, and writes nothing.
+    ///
+    /// # Errors
+    /// [`CatalogueError`] where the files do not make one dataset.
+    pub fn open(&self, path: &Path, limits: &OpenLimits) -> Result<DatasetDescription, CatalogueError> {
+        let place = Folders::default().place_in_folder(path)?;
+        let content = open_text(path, place, &self.text, limits)?;
+        Ok(describe(path, &content, 0, limits)?.description)
+    }
 }
 
 /// What files have to share to be parts of one dataset.

@@ -136,11 +136,16 @@ impl Local {
         path_of(&self.storage)
     }
 
-    /// The reasons why files were left out.
+    /// The reasons why files, and arrays of Zarr folders, were left out.
     pub(super) fn left_out(&self) -> Vec<String> {
         let catalogue = self.catalogue.read().unwrap_or_else(PoisonError::into_inner);
-        // Each of these errors names its path.
-        catalogue.refused().iter().map(|refused| words(&refused.error)).collect()
+        // Each of these errors names its path, and that of an array its array.
+        let files = catalogue.refused().iter().map(|refused| words(&refused.error));
+        let of_dataset = |dataset: &Arc<PublishedDataset>| {
+            let path = dataset.path().display().to_string();
+            dataset.refused().iter().map(|error| format!("{path}: {}", words(error))).collect::<Vec<_>>()
+        };
+        files.chain(catalogue.datasets().flat_map(of_dataset)).collect()
     }
 
     fn dataset(&self, name: &str) -> Option<Arc<PublishedDataset>> {

@@ -4,7 +4,13 @@ use crate::written::{self, open};
 use rails_array::{Region, Shape};
 use rails_formats::{dataset::Principal, manifest::AttributeValue};
 use rails_lambdaram::catalogue::{Catalogue, CatalogueError, OpenLimits, PublishedDataset, SourceFormat};
-use std::{error::Error, fs, path::Path, sync::Arc};
+use std::{
+    error::Error,
+    fs::{self, File},
+    path::Path,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 /// A folder with a dataset of each format, and files of other kinds.
 fn folder() -> tempfile::TempDir {
@@ -208,6 +214,16 @@ fn copies_have_one_digest() {
     let a = digest(&one_folder.path().join("a.nc"));
     assert_eq!(a, digest(&other.path().join("copy.nc")));
     assert_ne!(a, digest(&one_folder.path().join("b.map")));
+    // Two files of one record, written at the same time.
+    let steps = [0.0, 18.0].map(|first| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.nc");
+        fs::write(&path, written::netcdf_from(1, first)).unwrap();
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30);
+        File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+        digest(&path)
+    });
+    assert_ne!(steps[0], steps[1]);
 }
 
 #[test]

@@ -36,7 +36,14 @@ fn files_of_one_record_are_stitched() {
     left_out.sort();
     assert_eq!(left_out, ["c.zarr", "new.nc", "other.map"]);
 
-    // The proposal is a dataset.
+    let reason = proposal.left_out.iter().find(|(path, _)| path.ends_with("new.nc")).map(|(_, reason)| &reason[..]);
+    assert!(reason.is_some_and(|reason| reason.contains("HDF5")), "{reason:?}");
+
+    // The proposal is a dataset, also without a file.
+    let path = folder.join("merra.toml");
+    let described = proposal.open(&path, &OpenLimits::default()).unwrap();
+    assert_eq!(described.arrays[0].description.shape.extents(), [9, 4, 5]);
+    assert!(!path.exists());
     fs::write(folder.join("merra.toml"), proposal.text).unwrap();
     let catalogue = open(&folder.join("merra.toml")).unwrap();
     let dataset = catalogue.dataset("merra").unwrap();

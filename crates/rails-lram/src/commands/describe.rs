@@ -1,7 +1,7 @@
 //! `lram describe`: a dataset's dimensions, types and attributes.
 
 use crate::{
-    site::{DatasetArgs, LITTLE_MEMORY},
+    site::{self, DatasetArgs, LITTLE_MEMORY},
     text::{cdl_type, cdl_value, json_value, printable},
 };
 use anyhow::Result;
@@ -23,7 +23,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<Exit> {
-    block_on(args.dataset.reading(LITTLE_MEMORY, async |_, dataset| {
+    block_on(args.dataset.reading(LITTLE_MEMORY, async |site, dataset| {
+        site::warn_of_left_out(site);
         if args.json {
             print::result(format_args!("{}\n", json(dataset.description())))?;
         } else {

@@ -7,14 +7,11 @@ use rails_cli::{
     output_file, print,
 };
 use rails_lambdaram::{
-    catalogue::{Catalogue, OpenLimits, propose},
+    catalogue::{OpenLimits, propose},
     description::DatasetDescription,
 };
 use rails_topo::DataSize;
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 /// Look at the files of a folder, and propose a dataset file that makes them one dataset
 #[derive(Debug, clap::Args)]
@@ -37,6 +34,12 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<Exit> {
     let folder = args.folder.canonicalize().with_context(|| args.folder.display().to_string())?;
+    if !folder.is_dir() {
+        return Err(Helped::usage(
+            format_args!("{}: it is no folder", args.folder.display()),
+            "name the folder of the files; one file is served as it is: lram serve FILE",
+        ));
+    }
     let name = folder.file_name().map_or_else(|| "dataset".into(), |name| name.to_string_lossy().into_owned());
     let output = args.output.unwrap_or_else(|| folder.join(format!("{name}.toml")));
     let is_stdout = output == Path::new("-");
@@ -49,12 +52,17 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
     if !is_stdout && output.exists() && !args.force {
         return Err(anyhow!("{}: the file is there already", output.display()).help("--force replaces it"));
     }
-    let proposal = propose(&folder, &OpenLimits::default())?;
+    let limits = OpenLimits::default();
+    let proposal = propose(&folder, &limits)?;
     for (path, reason) in proposal.left_out.iter().filter(|(path, _)| *path != output) {
         print::note(format_args!("left out: {}: {reason}", path.display()));
     }
     proposal.reasons.iter().for_each(print::note);
-    let dataset = opened(&folder, &proposal.text)?;
+    let dataset_file = if is_stdout { folder.join(format!("{name}.toml")) } else { output.clone() };
+    let dataset = proposal.open(&dataset_file, &limits).map_err(|error| {
+        let error = anyhow::Error::new(error).context("the files do not make one dataset");
+        error.help(format!("this was tried:\n{}", proposal.text))
+    })?;
     for array in dataset.arrays.iter().filter(|array| array.inline.is_none()) {
         let (description, blocks) = (&array.description, &array.block_shape);
         let bytes = DataSize::bytes(blocks.elements().saturating_mul(description.dtype.bytes()));
@@ -75,20 +83,6 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
 fn folder_of(output: &Path) -> Result<PathBuf> {
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     folder.canonicalize().with_context(|| folder.display().to_string())
-}
-
-/// Opens a proposal as a dataset file in that folder.
-fn opened(folder: &Path, text: &str) -> Result<DatasetDescription> {
-    let beside = tempfile::Builder::new().prefix(".lram-").suffix(".toml").tempfile_in(folder);
-    let mut beside = beside.with_context(|| format!("cannot try the proposal in {}", folder.display()))?;
-    beside.write_all(text.as_bytes()).context("cannot try the proposal")?;
-    let catalogue = Catalogue::open(&[beside.path().to_owned()], &OpenLimits::default());
-    let catalogue = catalogue.map_err(|error| {
-        let error = anyhow::Error::new(error).context("the files do not make one dataset");
-        error.help(format!("this was tried:\n{text}"))
-    })?;
-    let dataset = catalogue.datasets().next().context("the proposal has no dataset")?;
-    Ok(dataset.description().clone())
 }
 
 /// Four times the bytes of one step of the largest array, and no less than the default.

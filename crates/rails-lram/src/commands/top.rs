@@ -51,11 +51,14 @@ async fn watch(args: &Args, site: &Site) -> Result<Exit> {
     while left != Some(0) {
         ticks.tick().await;
         let lines = lines(&site.upstream_status().await, &mut before);
-        if replaces {
+        let is_read = if replaces {
             // To the first column of the first line, and all is cleared.
-            print::result(format_args!("\x1b[H\x1b[J{HEADER}\n{lines}"))?;
+            print::more(format_args!("\x1b[H\x1b[J{HEADER}\n{lines}"))?
         } else {
-            print::result(lines)?;
+            print::more(lines)?
+        };
+        if !is_read {
+            break;
         }
         left = left.map(|left| left - 1);
     }

@@ -2,6 +2,8 @@
 
 use crate::util::{Data, Node, lram, run, stderr};
 use nix::{
+    errno::Errno,
+    fcntl::OFlag,
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
@@ -136,6 +138,33 @@ fn netns_threads_that_cannot_be_had_are_errors() {
         output.status.code()
     });
     assert_eq!((codes[0], codes[3]), (Some(1), Some(0)), "{codes:?}");
+}
+
+/// As in a container of Docker, whose filter lets nobody choose the nodes of memory.
+#[test]
+fn memory_whose_nodes_nobody_may_choose() {
+    let data = Data::new();
+    let (wind, target) = (data.text("wind.nc"), data.text("part.raw"));
+    let policies = ["get_mempolicy", "set_mempolicy", "mbind", "move_pages"];
+    for errno in [Errno::EPERM, Errno::ENOSYS] {
+        for calls in [&policies[..], &["madvise"]] {
+            let get = lram(["get", &wind, "--box", "u[0]", "-o", &target, "--force"]);
+            let output = Sandbox::new().deny(errno, calls).output(&get);
+            assert!(output.status.success() && output.stderr.is_empty(), "{calls:?}: {}", stderr(&output));
+        }
+    }
+}
+
+/// As on Lustre without `-o flock`, and on other network file systems.
+#[test]
+fn a_file_system_without_locks_and_unnamed_files_keeps_no_part() {
+    let data = Data::new();
+    let unnamed = OFlag::O_WRONLY | OFlag::O_CLOEXEC | OFlag::O_TMPFILE;
+    let sandbox = Sandbox::new().deny_where(Errno::EOPNOTSUPP, "openat", 2, unnamed.bits());
+    let get = lram(["get", &data.text("wind.nc"), "--box", "u[0]", "-o", &data.text("part.raw")]);
+    let output = sandbox.deny(Errno::EOPNOTSUPP, &["flock"]).output(&get);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(data.names(), ["part.raw", "wind.nc"]);
 }
 
 /// A user whom no system has.

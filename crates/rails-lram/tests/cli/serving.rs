@@ -2,7 +2,7 @@
 
 use crate::util::{Data, Node, done, lram, run, stderr};
 use nix::sys::signal::Signal;
-use std::fs;
+use std::{fs, io};
 
 #[test]
 fn datasets_are_listed_and_described() {
@@ -25,12 +25,30 @@ fn datasets_are_listed_and_described() {
 fn files_that_are_left_out_are_told() {
     let data = Data::new();
     fs::write(data.path("broken.nc"), b"CDF\x01 and no more").unwrap();
+    // Zarr's version 2: numbers, and texts that are not read.
+    for (name, data_type) in [("numbers", "<f4"), ("texts", "<U5")] {
+        fs::create_dir_all(data.path("mixed.zarr").join(name)).unwrap();
+        let array = serde_json::json!({
+            "zarr_format": 2, "shape": [3], "chunks": [3], "dtype": data_type, "compressor": null, "fill_value": null,
+            "order": "C", "filters": null,
+        });
+        fs::write(data.path("mixed.zarr").join(name).join(".zarray"), array.to_string()).unwrap();
+    }
+    fs::write(data.path("mixed.zarr/.zgroup"), r#"{"zarr_format": 2}"#).unwrap();
+    let described = run(["describe", &data.text("mixed.zarr")]);
+    assert!(String::from_utf8_lossy(&described.stdout).contains("float numbers("));
+    assert!(
+        stderr(&described).contains("left out: ") && stderr(&described).contains("texts"),
+        "{}",
+        stderr(&described)
+    );
     let folder = data.text("");
     let node = Node::start(&folder, &[]);
     assert!(!done(["ls", &node.address]).contains("broken"));
     let (code, _, stderr) = node.end(Signal::SIGINT);
     assert_eq!(code, Some(130));
     assert!(stderr.contains("left out: ") && stderr.contains("broken.nc"), "{stderr}");
+    assert!(stderr.contains("the array `texts`") && stderr.contains("`<U5` is unknown"), "{stderr}");
 }
 
 #[test]
@@ -47,6 +65,10 @@ fn warm_blocks_are_hits_of_the_node() {
     assert!(done(["status", &node.address]).contains("demand hits"));
     let metrics = done(["status", &node.address, "--prometheus"]);
     assert!(metrics.contains("lram_up{node=\"127.0.0.1:"), "{metrics}");
+    // Nobody reads what it prints.
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    assert!(lram(["top", &node.address, "--every", "100ms"]).stdout(writer).status().unwrap().success());
     let looks = done(["top", &node.address, "--every", "100ms", "--count", "2"]);
     assert_eq!(looks.lines().count(), 3, "{looks}");
 }
@@ -121,6 +143,9 @@ fn files_of_a_folder_become_one_dataset() {
     assert!(stderr(&again).contains("the file is there already"), "{}", stderr(&again));
     let elsewhere = run(["import", &data.text(""), "-o", "/all.toml"]);
     assert_eq!(elsewhere.status.code(), Some(2), "{}", stderr(&elsewhere));
+    let of_file = run(["import", &data.text("a.nc")]);
+    assert_eq!(of_file.status.code(), Some(2));
+    assert!(stderr(&of_file).contains("it is no folder"), "{}", stderr(&of_file));
 }
 
 #[test]

@@ -131,10 +131,15 @@ impl Grids {
         state.told = regions;
         // The first region shows by which division all will be read, and the blocks of no other are
         // to come.
-        if whole.grid().upstream.presends()
-            && let Some(first) = state.told.first().map(|first| Selection::from(first.clone()))
-        {
-            let view = self.reading_in(&mut state, &first).unwrap_or(whole);
+        if !whole.grid().upstream.presends() {
+            return Ok(());
+        }
+        let announced = match state.told.first().map(|first| Selection::from(first.clone())) {
+            Some(first) => vec![self.reading_in(&mut state, &first).unwrap_or(whole)],
+            // An empty list ends the announcement before it, by whichever division that was.
+            None => [&whole].into_iter().chain(state.views.iter()).cloned().collect(),
+        };
+        for view in announced {
             view.grid().upstream.intend(view.grid(), &state.told);
         }
         Ok(())

@@ -293,9 +293,8 @@ impl ReaderProtocol {
     /// Behind them the peer goes on by their pattern.
     pub(super) fn intend(&mut self, grid: &Arc<OpenGrid>, regions: &[Region]) {
         let handle = self.name(grid);
-        if let Some(first) = split_regions(regions).next() {
-            self.frames.push_back(ReaderFrame::Intend { handle, regions: first.to_vec() });
-        }
+        let first = split_regions(regions).next().unwrap_or_default();
+        self.frames.push_back(ReaderFrame::Intend { handle, regions: first.to_vec() });
     }
 
     /// Tells the peer of a read, behind the questions for its blocks.

@@ -78,10 +78,11 @@ pub(crate) fn trace(data: &[u8]) {
             .fold(1, |blocks: u64, axis| blocks.saturating_mul(axis.0 / axis.1 + 2))
     };
     let slots = trace.header.memory_bytes / u64::from(trace.header.slot_bytes);
-    if trace.reads.iter().map(blocks).fold(0, u64::saturating_add) < 10_000 && slots < 10_000 {
-        if let Ok(outcome) = replay(&trace, &Setting::recorded(&trace), Instant::now()) {
-            assert!(outcome.waits.len() <= trace.reads.len());
-        }
+    if trace.reads.iter().map(blocks).fold(0, u64::saturating_add) < 10_000
+        && slots < 10_000
+        && let Ok(outcome) = replay(&trace, &Setting::recorded(&trace), Instant::now())
+    {
+        assert!(outcome.waits.len() <= trace.reads.len());
     }
 }
 

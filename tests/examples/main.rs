@@ -339,7 +339,7 @@ async fn messages_answered_beside_large_ones() {
 }
 
 #[tokio::test]
-async fn wind_shear_of_a_globe_and_of_a_basin_is_that_of_the_file() {
+async fn wind_shear_is_that_of_the_file() {
     let planet = wind_shear::planet::Planet::serve().await.unwrap();
     let site = Site::open(&planet.address()).await.unwrap();
     let mut means = Vec::new();

@@ -95,7 +95,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The reader's blocks are not read any more: what it announced keeps none of them.
+    /// Ends the reader's announcement: its blocks are kept no longer than others.
     pub fn leave(&mut self, node: &mut Node) {
         if std::mem::take(&mut self.expects) {
             node.forget_expected(self.budget);
@@ -184,7 +184,7 @@ impl Reader {
         let may_speculate = self.waste.may_speculate(now);
         let depth = |level| if may_speculate { self.depth.bytes_ahead(path, level, confidence) } else { 0 };
         let mut left = depth(level);
-        // From that level on, what is not brought is made ready upstream.
+        // A full memory brings nothing ahead of time, and the upstream makes it ready.
         let looked_at = if level >= LEVEL_OF_WARMING { depth(0) } else { left };
         let count = usize::try_from(looked_at.div_ceil(read_bytes)).unwrap_or(usize::MAX);
         let predicted = self.detector.predict(count.clamp(MIN_REGIONS, MAX_REGIONS)).next;

@@ -19,7 +19,7 @@ use tempfile::{Builder, NamedTempFile};
 /// A file on its way to a name. If it is dropped before it is [published](Self::publish), nothing
 /// is left behind.
 ///
-/// It has no name, so that nothing is left of a process that is killed either. A file system
+/// A draft has no name, so that nothing is left of a process that is killed either. A file system
 /// without such files, as network file systems are, gives it the name `.NAME.rails-part`: if the
 /// process is killed, the next draft of the same target takes that file over.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub struct Draft {
 
 #[derive(Debug)]
 enum Beside {
-    /// It is published by its name below /proc.
+    /// A file that is published by its name below /proc.
     Unnamed(File),
     Named(NamedTempFile),
 }
@@ -117,7 +117,7 @@ fn taken_over(path: &Path) -> io::Result<File> {
         }
         return Err(error.into());
     }
-    // It may have been published meanwhile, by a process that was killed before it took this name away.
+    // A process that was killed may have published the file, and not taken this name away.
     if !is_ours || file.metadata()?.nlink() != 1 || fs::symlink_metadata(path)?.ino() != facts.ino() {
         return Err(ErrorKind::ResourceBusy.into());
     }
@@ -192,7 +192,7 @@ mod tests {
         std::os::unix::fs::symlink(&other, &part).unwrap();
         publish();
         assert!(!other.exists());
-        // Nobody reads from it.
+        // A pipe from which nobody reads.
         nix::unistd::mkfifo(&part, nix::sys::stat::Mode::S_IRWXU).unwrap();
         publish();
         fs::create_dir(&part).unwrap();

@@ -38,7 +38,7 @@ pub enum BudgetRuleError {
     Name {
         /// The name.
         text: String,
-        /// What is wrong with it.
+        /// The mistake.
         reason: String,
     },
     /// A part is none that a rule has.
@@ -52,7 +52,7 @@ pub enum BudgetRuleError {
     Value {
         /// The part.
         part: String,
-        /// What is wrong with its value.
+        /// The mistake.
         reason: String,
     },
     /// A part comes twice.
@@ -339,7 +339,7 @@ mod tests {
             let rules: Vec<BudgetRule> = rules.iter().map(|text| rule(text)).collect();
             Budgets::new(&rules, 100, 65_536, 16).map_err(|error| error.to_string())
         };
-        // 100 slots; one budget leaves 31 of them to whoever asks, and two leave 46.
+        // 100 slots; one budget leaves 31 of them to any other, and two leave 46.
         assert!(new(&["a,min=4416KiB"]).is_ok());
         let error = new(&["a,min=4417KiB"]).unwrap_err();
         assert!(

@@ -94,8 +94,7 @@ impl Rehearsal {
         &self.node
     }
 
-    /// The node, for reads and declarations. What it asks for is done by the next
-    /// [`run`](Self::run).
+    /// The node, for reads and declarations. The next [`run`](Self::run) carries out its actions.
     pub fn node_mut(&mut self) -> &mut Node {
         &mut self.node
     }

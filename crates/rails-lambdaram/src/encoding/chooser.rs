@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn decimal_fractions_are_for_peers_that_take_zstandard() {
+    fn decimal_fractions_take_zstandard() {
         let load = LinkLoad { bytes_per_second: None, queued_bytes: 0 };
         let first = |encodings| Chooser::new(encodings).choose(BLOCK, &load);
         let decimal = Encodings::NONE.with(Encoding::Decimal);

@@ -4,8 +4,8 @@
 //! 24 significant bits, of which the low ones look like noise to a compressor. The integer 27115
 //! has 15 bits. So a block of such numbers is sent as the integers, each less the smallest of them,
 //! which a compressor makes half as long as the numbers. Numbers that are no such fractions, such
-//! as fill values, go beside them as they are. Whatever is sent was compared bit by bit with the
-//! block. (The idea is that of ALP: Afroozeh, Kuffo and Boncz, "ALP: Adaptive Lossless
+//! as fill values, go beside them as they are. The sender has compared every number with the
+//! block, bit by bit. (The idea is that of ALP: Afroozeh, Kuffo and Boncz, "ALP: Adaptive Lossless
 //! floating-Point Compression", SIGMOD 2023.)
 
 use std::array;

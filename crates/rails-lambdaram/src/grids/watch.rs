@@ -90,7 +90,7 @@ pub(crate) fn block_shape(wanted: &Shape, element_bytes: u64, max_block_bytes: u
 
 /// The blocks of an array are left if they have so many times the bytes of a read.
 const MIN_TIMES: f64 = 1.25;
-/// The same after a single read, which may be chance.
+/// The least ratio after a single read, which may be chance.
 const MIN_TIMES_AT_FIRST: f64 = 2.0;
 /// As in the design of the thesis' reader: two may be chance, and each costs bytes beside it.
 const MIN_ALIKE: u32 = 4;

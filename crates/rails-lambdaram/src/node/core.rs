@@ -235,14 +235,15 @@ impl Core {
         path: &Path,
         receiver: &Arc<dyn Receiver>,
         now: Instant,
-    ) -> Result<RequestId, cache::ReadError> {
+    ) -> Result<(RequestId, Vec<BlockIndex>), cache::ReadError> {
         let Reader { reader, prefetches } =
             self.readers.get_mut(&key).expect("a reader is removed with its last handle");
         // Over a link without a rate nothing comes ahead of time.
         let path = Path { bytes_per_second: if *prefetches { path.bytes_per_second } else { 0 }, ..*path };
         let request = reader.read(&mut self.protocol, selection, &path, now)?;
+        let ready = reader.take_warm();
         self.requests.insert(request, Request { receiver: Arc::clone(receiver), reader: Some(key) });
-        Ok(request)
+        Ok((request, ready))
     }
 
     pub(super) fn read_blocks(

@@ -270,24 +270,20 @@ impl Node {
         self.core().reader(key).tell(regions)
     }
 
-    /// The blocks that a reader expects, and for which the memory here is too full.
-    fn take_warm(&self, key: ReaderKey) -> Vec<BlockIndex> {
-        self.core().reader(key).take_warm()
-    }
-
     /// The pattern of a reader.
     pub(crate) fn pattern(&self, key: ReaderKey) -> cache::pattern::Pattern {
         self.core().reader(key).pattern()
     }
 
-    /// Begins a request of a reader, whose blocks go to `receiver`.
+    /// Begins a request of a reader, whose blocks go to `receiver`. Returns beside it the blocks
+    /// that are expected, and for which the memory here is too full.
     pub(crate) fn read(
         self: &Arc<Self>,
         reader: ReaderKey,
         grid: &OpenGrid,
         selection: &Selection,
         receiver: &Arc<dyn Receiver>,
-    ) -> Result<RequestId, cache::ReadError> {
+    ) -> Result<(RequestId, Vec<BlockIndex>), cache::ReadError> {
         let mut path = grid.upstream.path();
         if grid.upstream.presends() {
             // Over a link without a rate nothing is fetched ahead of time.

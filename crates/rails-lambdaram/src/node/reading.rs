@@ -65,11 +65,10 @@ impl Node {
         let receiver: Arc<dyn Receiver> = mailbox.clone();
         let request = self.read(reader, grid, selection, &receiver);
         // The budget of a grid ends with it.
-        let request =
+        let (request, ready) =
             request.map_err(|_| if grid.is_stale() { ReadingError::Changed } else { ReadingError::Outside })?;
         let mut open = Open { node: self, request, mailbox: &mailbox, has_ended: false };
         grid.upstream.reading(grid, selection);
-        let ready = self.take_warm(reader);
         if !ready.is_empty() {
             grid.upstream.make_ready(grid, ready);
         }

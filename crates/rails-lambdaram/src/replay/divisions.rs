@@ -174,7 +174,7 @@ impl<'a> Divisions<'a> {
         rehearsal.declare_dataset(dataset, layout.clone(), facts.element_bytes).map_err(declare_error)?;
         self.next_dataset += 1;
         let budget = self.budget(rehearsal, dataset).inspect_err(|_| {
-            // It has no readers.
+            // A new dataset has no readers.
             let _ = rehearsal.end_dataset(dataset);
         });
         let opened = Opened { dataset, budget: budget.map_err(declare_error)?, layout, users: Rc::new(()) };

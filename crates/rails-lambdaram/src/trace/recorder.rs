@@ -332,17 +332,16 @@ impl Writer {
     }
 
     fn end(&self, status: &NodeStatus) -> Line {
-        let sum = |count: fn(&crate::wire::BudgetStatus) -> u64| status.budgets.iter().map(count).sum();
         Line::End(TraceEnd {
             reads: self.reads as u64,
             dropped: self.shared.dropped.load(Ordering::Relaxed),
-            hits: sum(|budget| budget.hits),
-            ahead_hits: sum(|budget| budget.ahead_hits),
-            late_ahead: sum(|budget| budget.late_ahead),
-            misses: sum(|budget| budget.misses),
-            ahead_fetched: sum(|budget| budget.ahead_fetched),
-            pushed: sum(|budget| budget.pushed),
-            used: sum(|budget| budget.used),
+            hits: status.sum(|budget| budget.hits),
+            ahead_hits: status.sum(|budget| budget.ahead_hits),
+            late_ahead: status.sum(|budget| budget.late_ahead),
+            misses: status.sum(|budget| budget.misses),
+            ahead_fetched: status.sum(|budget| budget.ahead_fetched),
+            pushed: status.sum(|budget| budget.pushed),
+            used: status.sum(|budget| budget.used),
         })
     }
 

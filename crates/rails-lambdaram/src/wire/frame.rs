@@ -334,6 +334,13 @@ pub struct NodeStatus {
     pub budgets: Vec<BudgetStatus>,
 }
 
+impl NodeStatus {
+    /// The sum of a counter over all budgets.
+    pub fn sum(&self, counter: impl Fn(&BudgetStatus) -> u64) -> u64 {
+        self.budgets.iter().map(counter).sum()
+    }
+}
+
 /// The memory of an application for one array, and the counters of its reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetStatus {

@@ -115,7 +115,7 @@ async fn guarantees_beyond_the_memory_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_application_for_which_nothing_is_left_is_told_why() {
+async fn an_application_without_room_is_told_why() {
     let folder = tempfile::tempdir().unwrap();
     let (_site, _server, address) = served(folder.path(), &["*,min=2MiB"]).await;
     let (first, second) = (reader(&address, "first", "one").await, reader(&address, "second", "one").await);

@@ -206,7 +206,7 @@ async fn announced_regions_come_before_they_are_asked_for() {
     let basins: Vec<_> = [3, 0, 11, 5].map(|step| region([step, 2, 20, 30], [1, 1, 20, 30])).into();
     wind.tell(basins.clone()).unwrap();
     let until = std::time::Instant::now() + Duration::from_secs(20);
-    while far.status().budgets.iter().map(|budget| budget.pushed).sum::<u64>() < 4 {
+    while far.status().sum(|budget| budget.pushed) < 4 {
         assert!(std::time::Instant::now() < until, "{:?}", far.status());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -215,8 +215,7 @@ async fn announced_regions_come_before_they_are_asked_for() {
         assert_eq!(wind.read_selection(&basin).await.unwrap(), expected(&basin, 0));
     }
     let status = far.status();
-    let sum = |figure: fn(&rails_lambdaram::wire::BudgetStatus) -> u64| status.budgets.iter().map(figure).sum::<u64>();
-    assert_eq!((sum(|budget| budget.pushed), sum(|budget| budget.misses)), (4, 0), "{status:?}");
+    assert_eq!((status.sum(|budget| budget.pushed), status.sum(|budget| budget.misses)), (4, 0), "{status:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -119,12 +119,12 @@ async fn read(site: &Site, compute: Duration) -> Result<Outcome> {
         shear += low.iter().zip(&high).map(|(low, high)| f64::from((high - low).abs())).sum::<f64>();
         sleep(compute).await;
     }
-    let budgets = site.status().budgets;
+    let status = site.status();
     Ok(Outcome {
         all: begun.elapsed(),
         waited,
         shear,
-        misses: budgets.iter().map(|budget| budget.misses).sum(),
-        ahead: budgets.iter().map(|budget| budget.ahead_fetched + budget.pushed).sum(),
+        misses: status.sum(|budget| budget.misses),
+        ahead: status.sum(|budget| budget.ahead_fetched + budget.pushed),
     })
 }

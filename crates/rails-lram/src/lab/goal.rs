@@ -124,7 +124,7 @@ impl Goal {
                     (format!("{:+.1} points to {hits:.3}", change * 100.0), change.abs() <= *points)
                 }
                 Measure::MinKept => {
-                    let least = ours.least_of_min?.min;
+                    let least = ours.min_share?.min;
                     (format!("{:.0} %", least * 100.0), least >= 1.0)
                 }
                 Measure::Waste(share) => {
@@ -172,7 +172,7 @@ mod tests {
             hits: None,
             waste: None,
             node_hits: None,
-            least_of_min: None,
+            min_share: None,
             version: None,
         }
     }

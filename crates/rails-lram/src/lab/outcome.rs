@@ -44,7 +44,7 @@ pub(crate) struct Outcome {
     /// The share of blocks that a node had for the application.
     pub(crate) node_hits: Option<Spread>,
     /// The application's smallest memory as a share of its `min`.
-    pub(crate) least_of_min: Option<Spread>,
+    pub(crate) min_share: Option<Spread>,
     /// The versions of a rival's libraries.
     pub(crate) version: Option<String>,
 }
@@ -63,7 +63,7 @@ impl Outcome {
             hits: Spread::of(of().filter_map(|figures| hits(&figures.blocks?, steps))),
             waste: Spread::of(of().filter_map(|figures| waste(&figures.blocks?))),
             node_hits: Spread::of(of().filter_map(|figures| Some(figures.shared?.hit_ratio))),
-            least_of_min: Spread::of(of().filter_map(|figures| figures.shared?.least_of_min)),
+            min_share: Spread::of(of().filter_map(|figures| figures.shared?.min_share)),
             version: of().find_map(|figures| figures.version.clone()),
         })
     }

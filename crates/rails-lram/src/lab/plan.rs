@@ -42,7 +42,7 @@ pub(crate) struct SharedFigures {
     /// The share of blocks that were there when they were asked for.
     pub(crate) hit_ratio: f64,
     /// The smallest memory that it had after any step, as a share of its `min`, if it has one.
-    pub(crate) least_of_min: Option<f64>,
+    pub(crate) min_share: Option<f64>,
 }
 
 /// A way of reading.

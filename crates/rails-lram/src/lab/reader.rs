@@ -62,17 +62,16 @@ fn read_steps(runtime: &Runtime, plan: &Plan) -> Result<Figures> {
         }
     }
     let seconds = begin.elapsed().as_secs_f64();
-    let budgets = site.status().budgets;
-    let sum = |figure: fn(&rails_lambdaram::wire::BudgetStatus) -> u64| budgets.iter().map(figure).sum();
+    let status = site.status();
     let blocks = Blocks {
-        hits: sum(|budget| budget.hits),
-        ahead_hits: sum(|budget| budget.ahead_hits),
-        late_ahead: sum(|budget| budget.late_ahead),
-        misses: sum(|budget| budget.misses),
-        ahead_fetched: sum(|budget| budget.ahead_fetched),
-        pushed: sum(|budget| budget.pushed),
-        used: sum(|budget| budget.used),
-        unused: sum(|budget| budget.unused),
+        hits: status.sum(|budget| budget.hits),
+        ahead_hits: status.sum(|budget| budget.ahead_hits),
+        late_ahead: status.sum(|budget| budget.late_ahead),
+        misses: status.sum(|budget| budget.misses),
+        ahead_fetched: status.sum(|budget| budget.ahead_fetched),
+        pushed: status.sum(|budget| budget.pushed),
+        used: status.sum(|budget| budget.used),
+        unused: status.sum(|budget| budget.unused),
     };
     let digest = digest.number().to_string();
     Ok(Figures { seconds, opened, waits, digest, blocks: Some(blocks), shared: watch.figures(), version: None })

@@ -95,8 +95,8 @@ impl Watch {
     pub(crate) fn figures(&self) -> Option<SharedFigures> {
         let (least, min) = self.least?;
         let [asked, hits] = [0, 1].map(|at| self.now[at] - self.before[at]);
-        let least_of_min = (min > 0).then(|| f64::from(least) / f64::from(min));
+        let min_share = (min > 0).then(|| f64::from(least) / f64::from(min));
         let hit_ratio = if asked == 0 { 0.0 } else { hits as f64 / asked as f64 };
-        Some(SharedFigures { hit_ratio, least_of_min })
+        Some(SharedFigures { hit_ratio, min_share })
     }
 }

@@ -157,7 +157,7 @@ fn memory_whose_nodes_nobody_may_choose() {
 
 /// As on Lustre without `-o flock`, and on other network file systems.
 #[test]
-fn a_file_system_without_locks_and_unnamed_files_keeps_no_part() {
+fn a_lame_file_system_keeps_no_part() {
     let data = Data::new();
     let unnamed = OFlag::O_WRONLY | OFlag::O_CLOEXEC | OFlag::O_TMPFILE;
     let sandbox = Sandbox::new().deny_where(Errno::EOPNOTSUPP, "openat", 2, unnamed.bits());

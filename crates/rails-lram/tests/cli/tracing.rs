@@ -84,7 +84,7 @@ fn the_program_is_as_if_it_were_run_alone() {
 }
 
 #[test]
-fn traces_of_several_processes_have_files_of_their_own() {
+fn each_process_has_a_trace_of_its_own() {
     let data = Data::new();
     let (trace, wind) = (data.text("run.trace"), data.text("wind.nc"));
     let lram = assert_cmd::cargo::cargo_bin("lram");

@@ -185,7 +185,7 @@ fn frames_that_an_impostor_could_read_wait() {
 }
 
 #[test]
-fn an_early_lane_hears_of_its_refusal_and_of_an_impostor() {
+fn an_early_lane_hears_of_refusal_and_impostor() {
     let early = || up_to_proof(encrypted(1), encrypted(2)).0.into_early().unwrap().acceptance;
     let check = |answer: HandshakeMessage| early().check(&wired(&answer)).unwrap_err();
     for refusal in [Refusal::Secret, Refusal::Busy(Limit::Waiting), Refusal::UnknownStream] {

@@ -9,6 +9,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use rails::multirail::Secret;
 use rails_proto::{
     seal::{Role, SEALED_FRAME_LEN, Seals, TAG_LEN},
+    stream_number::StreamNumber,
     wire::{DataHeader, FRAME_LEN, Frame},
 };
 use std::hint::black_box;
@@ -30,11 +31,18 @@ fn clear(criterion: &mut Criterion) {
     let payload = [chunk()];
     group.bench_function("in the clear: checksum at both ends", |bencher| {
         bencher.iter(|| {
-            let header = DataHeader::of(0, black_box(&payload), false);
+            let header = DataHeader::of(StreamNumber::FIRST, 0, black_box(&payload), false);
             black_box(header.matches(&payload[0]))
         });
     });
-    let header = Frame::Data(DataHeader { offset: 0, length: CHUNK as u32, fin: false, checksum: 0 }).encode();
+    let header = Frame::Data(DataHeader {
+        stream: StreamNumber::FIRST,
+        offset: 0,
+        length: CHUNK as u32,
+        fin: false,
+        checksum: 0,
+    })
+    .encode();
     let mut near = seals(Role::Initiator);
     group.bench_function("sealed: sending end", |bencher| {
         bencher.iter(|| black_box(near.sealer.seal(&header, black_box(&payload)).len()));

@@ -9,8 +9,9 @@ use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use rails::multirail::Policy;
 use rails_proto::{
-    connection::LaneTraits,
     internals::{Reassembler, Scheduler},
+    session::LaneTraits,
+    stream_number::StreamNumber,
     wire::{Ack, DataHeader, Frame},
 };
 use std::{hint::black_box, time::Instant};
@@ -24,13 +25,14 @@ fn scheduler(criterion: &mut Criterion) {
     let now = Instant::now();
     for policy in [Policy::Adaptive, Policy::Static] {
         let mut scheduler = Scheduler::new(policy.build(), CHUNK, 4 << 20, WINDOW, WINDOW);
+        scheduler.open(StreamNumber::FIRST, u64::MAX);
         (0..LANES).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
         let (payload, mut taken) = (Bytes::from(vec![0; CHUNK]), 0u64);
         group.bench_function(format!("take and acknowledge/{policy:?}"), |bencher| {
             bencher.iter(|| {
                 let lane = taken as usize % LANES;
                 let length = scheduler.chunk_length(lane);
-                scheduler.write(payload.slice(..length));
+                scheduler.write(StreamNumber::FIRST, payload.slice(..length));
                 let chunk = scheduler.take(now, lane).expect("the written bytes can be taken");
                 // The lane's own count, and a peer that reads as fast as it receives.
                 let chunks = taken / LANES as u64 + 1;
@@ -60,7 +62,13 @@ fn reassembler(criterion: &mut Criterion) {
                 let base = reassembler.bytes_read();
                 for index in 0..CHUNKS {
                     let offset = base + (index + first) * step % CHUNKS * CHUNK as u64;
-                    let header = DataHeader { offset, length: CHUNK as u32, fin: false, checksum: 0 };
+                    let header = DataHeader {
+                        stream: StreamNumber::FIRST,
+                        offset,
+                        length: CHUNK as u32,
+                        fin: false,
+                        checksum: 0,
+                    };
                     reassembler.insert(&header, payload.clone()).expect("it is inside the window");
                     while let Some(bytes) = reassembler.read() {
                         black_box(bytes);
@@ -76,7 +84,16 @@ fn reassembler(criterion: &mut Criterion) {
 fn wire(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("wire");
     let frames = [
-        ("data", Frame::Data(DataHeader { offset: 1 << 40, length: CHUNK as u32, fin: false, checksum: 0x8a91_36aa })),
+        (
+            "data",
+            Frame::Data(DataHeader {
+                stream: StreamNumber::FIRST,
+                offset: 1 << 40,
+                length: CHUNK as u32,
+                fin: false,
+                checksum: 0x8a91_36aa,
+            }),
+        ),
         ("ack", Frame::Ack(Ack { chunks: 1 << 20, limit: 1 << 40, complete: false })),
     ];
     for (name, frame) in frames {
@@ -94,7 +111,7 @@ fn checksum(criterion: &mut Criterion) {
         let payload = [Bytes::from(vec![7; length])];
         group.throughput(Throughput::Bytes(length as u64));
         group.bench_with_input(BenchmarkId::new("chunk", length), &payload, |bencher, payload| {
-            bencher.iter(|| DataHeader::of(0, black_box(payload), false));
+            bencher.iter(|| DataHeader::of(StreamNumber::FIRST, 0, black_box(payload), false));
         });
     }
     group.finish();

@@ -116,8 +116,11 @@
 //! - `prometheus`: `StreamMetrics`, `RailMetrics` and `StreamStats::to_prometheus`, statistics as
 //!   the text that Prometheus reads.
 //! - `axum`: `MultiRailListener` is an `axum::serve::Listener`.
+//! - `h3`: `multirail::h3`, sessions as connections of hyperium's h3 (HTTP/3).
 //! - `hyper`: `RailRuntime` is an executor of hyper's.
 //! - `tonic`: `MultiRailStream` is a connection of tonic's server.
+//! - `web-transport`: `multirail::web_transport`, sessions and their streams as those of
+//!   web-transport-trait.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 

@@ -49,3 +49,18 @@ fn goodput_of_the_readme_is_the_measured_one() {
     let measured = row.split('|').nth(2).unwrap().trim();
     assert!(readme.contains(&format!("two links of 400 Mbit/s carry one stream at {measured}\n")), "{measured}");
 }
+
+#[test]
+fn keys_of_the_gates_policy_are_those_that_the_crate_documents() {
+    /// The keys that a text's tables explain: the first word of each row.
+    fn keys(text: &str) -> Vec<&str> {
+        let rows = text.lines().filter_map(|line| line.trim_start_matches("//! ").strip_prefix("| `"));
+        rows.filter_map(|row| row.split('`').next()).collect()
+    }
+    let module = read("crates/rails-gate/src/policy/mod.rs");
+    let page = read("docs/gate.md");
+    let (_, page) = page.split_once("## The policy\n").expect("the page has the keys");
+    let page = page.split("\n## ").next().expect("a section");
+    assert!(keys(page).contains(&"reach"), "{page}");
+    assert_eq!(keys(page), keys(&module));
+}

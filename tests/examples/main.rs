@@ -10,6 +10,9 @@ mod follow_the_interrupt;
 #[path = "../../examples/grpc_over_rails.rs"]
 mod grpc_over_rails;
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
+#[path = "../../examples/h3_over_rails.rs"]
+mod h3_over_rails;
+#[allow(dead_code, reason = "an example's `main` is for those who run it")]
 #[path = "../../examples/hyper_over_rails.rs"]
 mod hyper_over_rails;
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
@@ -169,6 +172,24 @@ async fn hyper_over_rails_on_one_stream_of_two_lanes() {
 }
 
 #[tokio::test]
+async fn h3_over_rails_has_a_stream_for_each_request() {
+    let done = h3_over_rails::run().await.unwrap();
+    assert_eq!(
+        done.answers,
+        [
+            "stream 0, GET /: 200 OK, 16 bytes",
+            "stream 4, POST /echo: 200 OK, 16777216 bytes",
+            "stream 8, GET /nowhere: 404 Not Found, 0 bytes",
+            "stream 12, GET /: 200 OK, 16 bytes",
+        ]
+    );
+    let bytes = |count: fn(&rails::multirail::LaneStats) -> u64| done.stats.lanes.iter().map(count).sum::<u64>();
+    assert!(bytes(|lane| lane.bytes_sent) > 16 << 20);
+    assert!(bytes(|lane| lane.bytes_received) > 16 << 20);
+    assert!(done.stats.lanes.len() == 2 && done.stats.lanes.iter().all(|lane| lane.lost.is_none()));
+}
+
+#[tokio::test]
 async fn tls_greets_the_client_that_it_trusts() {
     let said = tls::run().await.unwrap();
     let (greeting, from) = said.split_once('\n').unwrap();
@@ -205,7 +226,7 @@ fn the_list_of_examples_names_each_of_them() {
     let list = fs::read_to_string(format!("{folder}/README.md")).unwrap();
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let examples: Vec<String> = files.filter(|name| name.ends_with(".rs")).collect();
-    assert_eq!(examples.len(), 15, "an example without a test: {examples:?}");
+    assert_eq!(examples.len(), 16, "an example without a test: {examples:?}");
     for example in examples {
         assert!(list.contains(&format!("({example})")), "{example} is not listed");
         let text = fs::read_to_string(format!("{folder}/{example}")).unwrap();

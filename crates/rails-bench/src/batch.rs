@@ -1,4 +1,5 @@
-//! One batch of files over one stream: driven, timed, and reported with the figures of its rails.
+//! One batch of files over the streams of a session: driven, timed, and reported with the figures
+//! of its rails.
 //!
 //! The driver is a task of the program's own runtime, and not of the first rail's, which would then
 //! serve a lane and the driver. Measured with `demo --size 1GiB` on a busy machine of two cores,
@@ -9,29 +10,29 @@
 use crate::{
     endpoint::Endpoint,
     exit::Signal,
-    reset,
+    parting::{Parting, part, see_off},
     side::{Baseline, LaneReportOn, Side},
     stop::Stop,
     turn::GaveWay,
 };
 use anyhow::{Context, Result};
-use rails_multirail::{Mode, MultiRailStream};
+use rails_multirail::{Mode, MultiRailSession, RecvStream, SendStream};
 use rails_transfer::{Observer, ReceiveOptions, ReceiveSummary, SendSummary};
 use std::{
     error::Error,
-    future::pending,
     path::PathBuf,
-    pin::Pin,
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
+use tokio::io::Join;
 
 /// The end of a batch.
 #[derive(Debug)]
 pub(crate) struct Batch<T> {
     /// The result, or the signal that ended the batch early.
     pub(crate) summary: Result<T, Signal>,
-    /// The time from the greeting to the end.
+    /// The time from the peer's readiness to the end.
     pub(crate) time: Duration,
     /// The security of the stream.
     pub(crate) security: Mode,
@@ -39,44 +40,61 @@ pub(crate) struct Batch<T> {
     pub(crate) side: Side,
 }
 
-/// Sends files and folders.
+/// The way of a batch: a session of its own.
+#[derive(Debug)]
+pub(crate) struct Way {
+    pub(crate) session: MultiRailSession,
+    /// The stream of the transfer's messages.
+    pub(crate) control: Join<RecvStream, SendStream>,
+}
+
+/// Sends files and folders, and ends the session.
 ///
 /// # Errors
 /// The reason why the whole batch is impossible.
 pub(crate) async fn send(
     end: &Endpoint,
-    stream: MultiRailStream,
+    way: Way,
     sources: Vec<PathBuf>,
     observer: Arc<dyn Observer>,
     stop: Stop,
 ) -> Result<Batch<SendSummary>> {
-    let batch = carry(end, stream, stop, pending(), move |stream| {
-        Box::pin(async move { rails_transfer::send(stream, &sources, observer).await })
-    });
-    batch.await.context("the batch was not sent")
+    let Way { session, control } = way;
+    let transfer = async move { rails_transfer::send(control, &sources, observer).await };
+    let (ended, time, side) = carry(end, &session, stop, std::future::pending(), transfer).await?;
+    match &ended {
+        Ok(Ok(_)) => part(session, Parting::Done).await,
+        Ok(Err(_)) => part(session, Parting::Failed).await,
+        Err(cut) => part(session, cut.parting()).await,
+    }
+    finish(end, ended, time, side).context("the batch was not sent")
 }
 
-/// Receives one batch into a folder. The batch gives way to another when `gives_way` resolves.
+/// Receives one batch into a folder, and ends the session. The batch gives way to another when
+/// `gives_way` resolves.
 ///
 /// # Errors
 /// The reason why the whole batch is impossible, or [`GaveWay`].
 pub(crate) async fn receive(
     end: &Endpoint,
-    stream: MultiRailStream,
+    way: Way,
     into: PathBuf,
     options: ReceiveOptions,
     observer: Arc<dyn Observer>,
     stop: Stop,
     gives_way: impl Future<Output = GaveWay> + Send + 'static,
 ) -> Result<Batch<ReceiveSummary>> {
-    let batch = carry(end, stream, stop, gives_way, move |stream| {
-        Box::pin(async move { options.receive(stream, &into, observer).await })
-    });
-    batch.await.context("the batch was not received")
+    let Way { session, control } = way;
+    let transfer = async move { options.receive(control, &into, observer).await };
+    let (ended, time, side) = carry(end, &session, stop, gives_way, transfer).await?;
+    match &ended {
+        // The sender has the last word, and reads first why the batch was refused.
+        Ok(Ok(_)) => see_off(session, Parting::Done).await,
+        Ok(Err(_)) => see_off(session, Parting::Failed).await,
+        Err(cut) => part(session, cut.parting()).await,
+    }
+    finish(end, ended, time, side).context("the batch was not received")
 }
-
-/// A transfer under way over a borrowed stream.
-type Transfer<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
 
 /// The cause that ends a batch early.
 enum Cut {
@@ -84,57 +102,59 @@ enum Cut {
     GaveWay(GaveWay),
 }
 
-/// Runs a transfer to its end, a signal, or the end of its turn, and closes the stream.
-async fn carry<T, E>(
+impl Cut {
+    fn parting(&self) -> Parting {
+        match self {
+            Self::Signal(_) => Parting::Interrupted,
+            Self::GaveWay(_) => Parting::GaveWay,
+        }
+    }
+}
+
+/// The end of a transfer, or the cause that ended it early.
+type Ended<T, E> = Result<Result<T, E>, Cut>;
+
+/// Runs a transfer to its end, a signal, or the end of its turn. Reports the figures of this end's
+/// rails.
+async fn carry<T: Send + 'static, E: Send + 'static>(
     end: &Endpoint,
-    mut stream: MultiRailStream,
+    session: &MultiRailSession,
     mut stop: Stop,
     gives_way: impl Future<Output = GaveWay> + Send + 'static,
-    transfer: impl for<'a> FnOnce(&'a mut MultiRailStream) -> Transfer<'a, T, E> + Send + 'static,
-) -> Result<Batch<T>>
-where
-    T: Send + 'static,
-    E: Error + Send + Sync + 'static,
-{
+    transfer: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> Result<(Ended<T, E>, Duration, Side)> {
     let baseline = Baseline::take(&end.rails);
+    let closing = session.clone();
     let driver = tokio::spawn(async move {
-        let begin = Instant::now();
+        let (begin, mut transfer) = (Instant::now(), pin!(transfer));
         let ended = tokio::select! {
             // Signals come first: the peer may have ended by the same signal.
             biased;
             signal = stop.requested() => Err(Cut::Signal(signal)),
-            transferred = transfer(&mut stream) => Ok(transferred),
+            transferred = &mut transfer => Ok(transferred),
             gave_way = gives_way => Err(Cut::GaveWay(gave_way)),
         };
-        (ended, begin.elapsed(), stream)
+        if let Err(cut) = &ended {
+            // The transfer drops its stream, and the peer must not take that for an end in order.
+            cut.parting().close(&closing);
+        }
+        (ended, begin.elapsed())
     });
-    let (ended, time, stream) = driver.await.context("the transfer's task ended early")?;
-    let side = end.close(stream, &baseline, matches!(ended, Ok(Ok(_)))).await;
+    let (ended, time) = driver.await.context("the transfer's task ended early")?;
+    let lanes: Vec<LaneReportOn> = session.stats().lanes.iter().map(Into::into).collect();
+    Ok((ended, time, Side::since(&baseline, &end.topology, &end.rails, &lanes)))
+}
+
+fn finish<T, E>(end: &Endpoint, ended: Ended<T, E>, time: Duration, side: Side) -> Result<Batch<T>>
+where
+    E: Error + Send + Sync + 'static,
+{
     let summary = match ended {
         Ok(transferred) => Ok(transferred?),
         Err(Cut::Signal(signal)) => Err(signal),
         Err(Cut::GaveWay(gave_way)) => return Err(gave_way.into()),
     };
     Ok(Batch { summary, time, security: end.options.security().mode(), side })
-}
-
-impl Endpoint {
-    /// Closes the stream in order if the batch is complete, and resets it otherwise. Reports the
-    /// figures of this end's rails since `baseline`.
-    async fn close(&self, stream: MultiRailStream, baseline: &Baseline, in_order: bool) -> Side {
-        let mut stats = stream.stats();
-        if in_order {
-            // The batch is complete and verified, so a failed close does not matter.
-            match stream.close().await {
-                Ok(last) => stats = last,
-                Err(error) => tracing::info!(%error, "the stream did not close in order"),
-            }
-        } else {
-            reset::reset_stream(stream).await;
-        }
-        let lanes: Vec<LaneReportOn> = stats.lanes.iter().map(Into::into).collect();
-        Side::since(baseline, &self.topology, &self.rails, &lanes)
-    }
 }
 
 impl<T> Batch<T> {

@@ -1,7 +1,10 @@
 //! The command line.
 
 use crate::{
-    commands::{demo, doctor, plan, probe, rails, recv, send, serve, stream, tasks, topo, undo},
+    commands::{
+        demo, doctor, forward, gate, pipe, plan, probe, rails, recv, redirect, run, send, serve, stream, tasks, topo,
+        undo,
+    },
     config::ConfigArgs,
     exit::Exit,
     logs,
@@ -40,6 +43,14 @@ enum Command {
     Undo(undo::Args),
     Rails(rails::Args),
     Tasks(tasks::Args),
+    Run(run::Args),
+    /// Keep the connections of a program whose `run --stripe` was killed
+    #[command(hide = true)]
+    Keeper,
+    Gate(gate::Args),
+    Pipe(pipe::Args),
+    Forward(forward::Args),
+    Redirect(redirect::Args),
     #[cfg(feature = "lab")]
     #[command(flatten)]
     Lab(crate::lab::Command),
@@ -71,6 +82,12 @@ impl Cli {
             Command::Undo(args) => undo::run(&args),
             Command::Rails(args) => rails::run(&args),
             Command::Tasks(args) => tasks::run(&args),
+            Command::Run(args) => run::run(args, details),
+            Command::Keeper => run::keeper().map(|()| Exit::Done),
+            Command::Gate(args) => gate::run(&args),
+            Command::Pipe(args) => pipe::run(&args),
+            Command::Forward(args) => forward::run(args),
+            Command::Redirect(args) => redirect::run(&args),
             #[cfg(feature = "lab")]
             Command::Lab(command) => command.run(),
         };
@@ -89,7 +106,7 @@ First steps:
   rails-bench recv --help        moving files between two machines
 
 Exit codes: 0 all is well, 1 something failed, 2 the command line is wrong, \
-129, 130 and 143 ended by SIGHUP, Ctrl-C and SIGTERM; `lab` ends as its command. \
+129, 130 and 143 ended by SIGHUP, Ctrl-C and SIGTERM; `run` and `lab` end as their command. \
 Built with `--features lab`, rails-bench also compares streams with other transports, and makes links and machines.";
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 //! its promise does not hold.
 
 use crate::{
-    duration,
+    commands, conversation, duration,
     endpoint::Address,
     lab::{self, links, rate},
     measure::latency,
-    purpose, size,
+    size,
 };
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -23,14 +23,19 @@ pub fn command_line(text: &str) {
     }
 }
 
-/// The first bytes of a peer.
-pub fn greeting(bytes: &[u8]) {
-    purpose::fuzz(bytes);
+/// The file of `run --profile`.
+pub fn profile(text: &str) {
+    commands::run::fuzz_profile(text);
 }
 
-/// The greeting of each command.
-pub fn greetings() -> Vec<Vec<u8>> {
-    purpose::fuzz_seeds()
+/// The first bytes of a caller.
+pub fn conversation(bytes: &[u8]) {
+    conversation::fuzz(bytes);
+}
+
+/// The first bytes of callers.
+pub fn conversations() -> Vec<Vec<u8>> {
+    conversation::fuzz_seeds()
 }
 
 /// The measurements that other programs print.

@@ -15,6 +15,11 @@ pub(crate) struct JournalArgs {
 }
 
 impl JournalArgs {
+    /// The journal in that folder, or the usual one.
+    pub(crate) fn at(journal: Option<PathBuf>) -> Self {
+        Self { journal }
+    }
+
     /// The folder that the flag names.
     pub(crate) fn named(&self) -> Option<&Path> {
         self.journal.as_deref()

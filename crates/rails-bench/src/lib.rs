@@ -3,8 +3,8 @@
 //!
 //! `commands` has one file for each command, and the other modules hold the parts that commands
 //! share. `measure` sends from memory to memory. `lab`, with the feature of that name, makes
-//! network namespaces. The crate `rails-transfer` moves the files; the command line gives it a
-//! striped stream. Without the feature `cli`, the program is the [`demo()`] alone.
+//! network namespaces. The crate `rails-transfer` moves the files; the command line gives it
+//! the streams of a session. Without the feature `cli`, the program is the [`demo()`] alone.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -16,6 +16,7 @@ mod config;
 mod demo;
 mod endpoint;
 mod machine;
+mod parting;
 mod placement;
 mod progress;
 mod report;
@@ -23,11 +24,11 @@ mod side;
 mod turn;
 
 #[cfg(feature = "cli")]
-mod admission;
-#[cfg(feature = "cli")]
 mod cli;
 #[cfg(feature = "cli")]
 mod commands;
+#[cfg(feature = "cli")]
+mod conversation;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -37,14 +38,12 @@ mod journal;
 mod lab;
 #[cfg(feature = "cli")]
 mod measure;
-#[cfg(feature = "cli")]
-mod purpose;
 
 #[cfg(feature = "cli")]
 pub use cli::Cli;
 pub use demo::demo;
 pub use rails_cli::exit::{Exit, Signal, explain};
-use rails_cli::{bar, exit, print, reset, stop, thread};
+use rails_cli::{bar, exit, print, stop, thread};
 // The parts that other programs share stand beside those of this one.
 #[cfg(feature = "cli")]
 use rails_cli::{duration, logs, output_file, rate, secret, size, tls};

@@ -1,13 +1,18 @@
 //! The parsers, for the fuzz targets: each takes any text, and panics if a parser panics or breaks
 //! its promise.
 
-use crate::{interrupt, memory, settings, usage};
+use crate::{interrupt, memory, settings, socket, usage};
 
 /// The files of `/proc` and of `/sys`: one text is read as each of them.
 pub fn proc_files(text: &str) {
     usage::fuzz(text);
     memory::fuzz(text);
     interrupt::fuzz(text);
+}
+
+/// The kernel's answer about connections.
+pub fn connections(datagram: &[u8]) {
+    socket::fuzz(datagram);
 }
 
 /// irqbalance's answer.

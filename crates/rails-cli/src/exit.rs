@@ -4,10 +4,10 @@ use crate::print;
 use nix::{
     errno::Errno,
     libc,
-    sys::resource::{Resource, getrlimit},
+    sys::resource::{Resource, getrlimit, setrlimit},
 };
 use rails_multirail::{
-    OpenError, StreamError,
+    OpenError, ReadError, SessionError, StreamError, WriteError,
     error::{BindListenerError, FailedLane, JoinError},
 };
 use rails_net::{BindEndError, ConnectError, ListenError, Repeated};
@@ -24,6 +24,9 @@ pub enum Exit {
     Signal(Signal),
     /// A program that the command ran ended with this code.
     Command(u8),
+    /// A signal of this number ended a program that the command ran. The same signal ends this
+    /// process, when the exit code is asked for.
+    CommandSignal(i32),
 }
 
 /// A signal that ends a program.
@@ -58,6 +61,13 @@ impl From<Exit> for ExitCode {
             Exit::Failed => Self::FAILURE,
             Exit::Signal(signal) => Self::from(signal.code()),
             Exit::Command(code) => Self::from(code),
+            Exit::CommandSignal(number) => {
+                // The core file is the program's, and not this process's.
+                let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+                let _ = rails_bind::process::end_by_signal(number);
+                // A signal that ends no process, or that a sandbox does not let be raised.
+                Self::from(u8::try_from(128 + number).unwrap_or(u8::MAX))
+            }
         }
     }
 }
@@ -109,10 +119,23 @@ pub fn explain_seldom(error: &anyhow::Error) {
 
 /// Whether a stream failed because its path probably drops large packets.
 fn suggests_large_packets_lost(error: &anyhow::Error) -> bool {
-    // An `io::Error` passes its inner error over in a chain.
-    let inner = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()?.get_ref());
-    let mut streams = inner.filter_map(|inner| inner.downcast_ref::<StreamError>());
-    streams.any(|stream| stream.failure.suggests_large_packets_lost())
+    error.chain().filter_map(stream_error).any(|stream| stream.failure.suggests_large_packets_lost())
+}
+
+/// The failure of a stream or a session behind a cause.
+fn stream_error<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a StreamError> {
+    if let Some(error) = cause.downcast_ref::<io::Error>() {
+        // An `io::Error` passes its inner error over in a chain.
+        return stream_error(error.get_ref()?);
+    }
+    let session = match (cause.downcast_ref(), cause.downcast_ref()) {
+        (Some(WriteError::SessionLost(session)), _) | (_, Some(ReadError::SessionLost(session))) => Some(session),
+        _ => cause.downcast_ref(),
+    };
+    match session {
+        Some(SessionError::Failed(stream)) => Some(stream),
+        _ => cause.downcast_ref(),
+    }
 }
 
 /// A remedy for a connection or a listener that this machine refused to make.

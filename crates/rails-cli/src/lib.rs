@@ -14,7 +14,6 @@ pub mod bar;
 pub mod bar;
 pub mod exit;
 pub mod print;
-pub mod reset;
 pub mod stop;
 pub mod thread;
 

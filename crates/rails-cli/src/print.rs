@@ -4,10 +4,12 @@
 use crate::bar;
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Row, Table, presets::UTF8_HORIZONTAL_ONLY};
+use rails_net::Repeated;
 use std::{
     env, fmt,
     io::{self, Write},
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 /// Writes a result to stdout.
@@ -40,6 +42,16 @@ pub fn note(line: impl fmt::Display) {
         let _ = writeln!(io::stderr(), "{line}");
     });
 }
+
+/// Writes a line to stderr, once a minute per text at most: others decide how often it comes.
+pub fn note_seldom(line: &str) {
+    if NOTED.due(Instant::now(), line).is_some() {
+        note(line);
+    }
+}
+
+/// The lines that were written seldom.
+static NOTED: Repeated = Repeated::new();
 
 /// The name of the program, as it was started.
 pub fn program() -> String {

@@ -70,10 +70,8 @@ impl JoinArgs {
     /// The secret that both ends share; `None` if there is none.
     fn secret(&self) -> Result<Option<Secret>> {
         match (&self.secret_file, env::var_os(VARIABLE), self.insecure) {
-            (Some(path), None, false) => {
-                pre_shared(read(path)?, &format!("--secret-file {}", path.display())).map(Some)
-            }
-            (None, Some(secret), false) => pre_shared(secret.into_vec(), VARIABLE).map(Some),
+            (Some(path), None, false) => of_file("--secret-file", path).map(Some),
+            (None, Some(secret), false) => pre_shared(secret.into_vec(), VARIABLE, MAKE_ONE).map(Some),
             (None, None, true) => Ok(None),
             (None, None, false) => Err(Helped::usage(
                 if self.encrypt {
@@ -94,23 +92,42 @@ impl JoinArgs {
     }
 }
 
+/// Security by a secret of which keys are made.
+///
+/// # Errors
+/// This build does not encrypt.
 #[cfg(feature = "encryption")]
-fn encrypted(secret: Secret) -> Result<Security> {
+pub fn encrypted(secret: Secret) -> Result<Security> {
     Ok(Security::encrypted(secret))
 }
 
+/// As with the feature `encryption`.
+///
+/// # Errors
+/// This build does not encrypt.
 #[cfg(not(feature = "encryption"))]
-fn encrypted(_: Secret) -> Result<Security> {
+pub fn encrypted(_: Secret) -> Result<Security> {
     Err(Helped::usage(
         "--encrypt: this build does not encrypt",
         format!("build {} with its feature `encryption`", program()),
     ))
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
-    let context = || format!("--secret-file {}", path.display());
+/// The secret in a file, which `named_by` names: a flag, or a key of another file. Warns on stderr
+/// of a file that others may read.
+///
+/// # Errors
+/// The file cannot be read, or holds no secret.
+pub fn of_file(named_by: &str, path: &Path) -> Result<Secret> {
+    let context = || format!("{named_by} {}", path.display());
+    // The peer has no flag for what a key of a file names.
+    let remedy = if named_by.starts_with('-') { MAKE_ONE } else { MAKE_ONE_FOR_FILES };
+    pre_shared(read(path, context, remedy)?, &context(), remedy)
+}
+
+fn read(path: &Path, context: impl Fn() -> String + Copy, remedy: &'static str) -> Result<Vec<u8>> {
     let file = File::open(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => anyhow::Error::new(error).context(context()).help(MAKE_ONE),
+        ErrorKind::NotFound => anyhow::Error::new(error).context(context()).help(remedy),
         _ => anyhow::Error::new(error).context(context()),
     })?;
     let metadata = file.metadata().with_context(context)?;
@@ -131,12 +148,12 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(secret)
 }
 
-fn pre_shared(mut secret: Vec<u8>, from: &str) -> Result<Secret> {
+fn pre_shared(mut secret: Vec<u8>, from: &str, remedy: &'static str) -> Result<Secret> {
     if secret.last() == Some(&b'\n') {
         secret.pop();
         secret.pop_if(|byte| *byte == b'\r');
     }
-    Secret::pre_shared(&secret).map_err(|error| Helped::usage(format_args!("{from}: {error}"), MAKE_ONE))
+    Secret::pre_shared(&secret).map_err(|error| Helped::usage(format_args!("{from}: {error}"), remedy))
 }
 
 /// The remedy for two answers.
@@ -147,6 +164,10 @@ fn leave_one_out() -> String {
 /// The remedy for a secret that is missing or too short.
 const MAKE_ONE: &str = "make one with `(umask 077; head -c 32 /dev/urandom | base64 > secret)`, copy it to the other \
                         machine, and give `--secret-file secret` at both ends";
+
+/// The remedy for a secret that a key of a file names.
+const MAKE_ONE_FOR_FILES: &str = "make one with `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`, and copy it to \
+                                  the other machine";
 
 /// The variable with the secret, where it stands in no file.
 const VARIABLE: &str = "RAILS_SECRET";

@@ -1,16 +1,11 @@
 //! Signals that end the program: the first ends the work in order, the second the process.
 
-use crate::{
-    exit::Signal,
-    reset::{self, MessageStream},
-};
+use crate::exit::Signal;
 use anyhow::Result;
-use rails_multirail::{MultiRailMessages, MultiRailStream};
-use std::{fs, io, pin::pin};
+use std::{fs, io};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
-    time::timeout,
 };
 
 /// The requests of the user, or of the service manager, to end. Clones receive them too.
@@ -26,9 +21,22 @@ impl Stop {
     /// # Errors
     /// The operating system's error.
     pub fn on_signals() -> io::Result<Self> {
+        Self::on([Signal::Interrupt, Signal::Terminate, Signal::HangUp, Signal::CpuTime])
+    }
+
+    /// As [`on_signals`](Self::on_signals), but for SIGHUP, which has another meaning for a
+    /// service.
+    ///
+    /// # Errors
+    /// The operating system's error.
+    pub fn of_a_service() -> io::Result<Self> {
+        Self::on([Signal::Interrupt, Signal::Terminate, Signal::CpuTime])
+    }
+
+    fn on(signals: impl IntoIterator<Item = Signal>) -> io::Result<Self> {
         let (stop, stopped) = watch::channel(None);
         let ignored = Ignored::by_this_process();
-        for asked in [Signal::Interrupt, Signal::Terminate, Signal::HangUp, Signal::CpuTime] {
+        for asked in signals {
             if ignored.has(kind(asked)) {
                 continue;
             }
@@ -63,7 +71,7 @@ impl Stop {
         }
     }
 
-    /// Runs work that holds no stream, unless a signal comes first.
+    /// Runs work, unless a signal comes first. The caller ends what the work has begun.
     ///
     /// # Errors
     /// [`Stopped`], or the work's failure.
@@ -73,64 +81,6 @@ impl Stop {
             biased;
             signal = self.requested() => Err(Stopped(signal).into()),
             done = work => done,
-        }
-    }
-
-    /// Opens a stream. If a signal comes first, a stream that is still opened a moment later is
-    /// reset.
-    ///
-    /// # Errors
-    /// [`Stopped`], or the reason why no stream was opened.
-    pub async fn unless_opened<T>(
-        &mut self,
-        open: impl Future<Output = Result<(MultiRailStream, T)>>,
-    ) -> Result<(MultiRailStream, T)> {
-        let mut open = pin!(open);
-        match self.or(&mut open).await {
-            Err(stopped) if stopped.is::<Stopped>() => {
-                if let Ok(Ok((stream, _))) = timeout(reset::MAX_WAIT, open).await {
-                    reset::reset_stream(stream).await;
-                }
-                Err(stopped)
-            }
-            opened => opened,
-        }
-    }
-
-    /// Runs work on a stream, and returns the stream. If a signal or a failure comes first, the
-    /// stream is reset.
-    ///
-    /// # Errors
-    /// [`Stopped`], or the work's failure.
-    pub async fn unless<T>(
-        &mut self,
-        mut stream: MultiRailStream,
-        work: impl AsyncFnOnce(&mut MultiRailStream) -> Result<T>,
-    ) -> Result<(T, MultiRailStream)> {
-        match self.or(work(&mut stream)).await {
-            Ok(done) => Ok((done, stream)),
-            Err(error) => {
-                reset::reset_stream(stream).await;
-                Err(error)
-            }
-        }
-    }
-
-    /// As [`unless`](Self::unless), with the stream used for messages.
-    ///
-    /// # Errors
-    /// As [`unless`](Self::unless).
-    pub async fn unless_messages<T>(
-        &mut self,
-        mut messages: MessageStream,
-        work: impl AsyncFnOnce(&mut MultiRailMessages) -> Result<T>,
-    ) -> Result<(T, MultiRailMessages)> {
-        match self.or(work(&mut messages.messages)).await {
-            Ok(done) => Ok((done, messages.messages)),
-            Err(error) => {
-                messages.reset().await;
-                Err(error)
-            }
         }
     }
 

@@ -1,18 +1,18 @@
 //! Threads of the program, with errors that name the limits of a refused one.
 
-use crate::reset;
 use anyhow::{Context, Result};
 use rails_bind::limits::{name_thread_limits, try_runtime_descriptors};
 use std::{
     convert::Infallible,
     sync::{Arc, Barrier},
     thread::{Builder, JoinHandle, available_parallelism},
+    time::Duration,
 };
 use tokio::sync::oneshot;
 
 /// Runs a command to its end on the calling thread. A second thread has the signals, so that the
 /// program can be ended while the first is busy. A third, on which the runtime runs a blocking call
-/// such as resolving a name, keeps the process alive for `reset::MAX_WAIT` at most.
+/// such as resolving a name, keeps the process alive for [`MAX_WAIT`] at most.
 ///
 /// The second thread is not a worker of a multi-thread runtime, which panics if the system refuses
 /// a thread.
@@ -23,7 +23,7 @@ pub fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
     let (over, is_over) = oneshot::channel::<Infallible>();
     let signals = start("signals", move || {
         let _ = runtime.block_on(is_over);
-        runtime.shutdown_timeout(reset::MAX_WAIT);
+        runtime.shutdown_timeout(MAX_WAIT);
     })?;
     let ended = handle.block_on(command);
     drop(over);
@@ -72,3 +72,6 @@ pub fn try_one_for_each_cpu() -> Result<()> {
     threads.into_iter().for_each(|thread| drop(thread.join()));
     Ok(())
 }
+
+/// The time to end work in order: milliseconds on an idle machine, more on a busy one.
+pub const MAX_WAIT: Duration = Duration::from_secs(3);

@@ -108,7 +108,11 @@ impl TlsArgs for ClientTls {
     }
 }
 
-fn identity(certificate: &Path, key: &Path) -> Result<Identity> {
+/// A certificate with its private key. Warns on stderr of a key that others may read.
+///
+/// # Errors
+/// A file cannot be read, or is not what it should be.
+pub fn identity(certificate: &Path, key: &Path) -> Result<Identity> {
     let context = || format!("--tls-cert {} --tls-key {}", certificate.display(), key.display());
     let mode = fs::metadata(key).with_context(|| format!("--tls-key {}", key.display()))?.permissions().mode();
     if mode & 0o077 != 0 {

@@ -8,7 +8,6 @@ use crate::{
     opened::OpenSite,
     trace::{Recorder, TracedHandle},
     wire::{runs_of, split_runs},
-    words::words,
 };
 use rails_array::{PlanError, QueryError, Region, Selection, SelectionText, Shape};
 use rails_cache::{
@@ -19,6 +18,7 @@ use rails_formats::{
     data_type::{DataType, Endianness},
     manifest::{ArrayDescription, Attributes},
 };
+use rails_multirail::error::with_causes;
 use std::sync::Arc;
 
 /// A dataset of one generation: if its source changes, reads fail with [`ReadError::Changed`], and
@@ -386,7 +386,7 @@ impl Array {
         let array = self.description().name.clone();
         match error {
             OpenError::Changed => ReadError::Changed { array },
-            error => ArrayError::Open { array, reason: words(error) }.into(),
+            error => ArrayError::Open { array, reason: with_causes(error) }.into(),
         }
     }
 }

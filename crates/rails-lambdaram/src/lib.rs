@@ -68,7 +68,6 @@ mod site;
 pub mod storage;
 pub mod trace;
 pub mod wire;
-mod words;
 
 pub use address::{LinkTransport, NodeAddress, SiteAddress, SiteAddressError};
 pub use budgets::{BudgetError, BudgetRule, BudgetRuleError};

@@ -5,10 +5,10 @@ use rails_net::{AcceptError, BindEndError, ConnectError, ListenError};
 pub use rails_proto::lane::LaneError;
 use rails_proto::{
     LaneAddress, Scheme,
-    connection::{Failure, NotForMessages, Refused},
-    handshake::{HandshakeError, Refusal, StreamId},
+    handshake::{HandshakeError, Mode, Refusal, StreamId},
     opening::Setback,
     parameters::MAX_LANES,
+    session::{Failure, NotForMessages, Refused},
 };
 use std::{
     io::{self, ErrorKind},
@@ -182,7 +182,10 @@ pub enum EndpointError {
     #[error(transparent)]
     NoTransport(#[from] NoTransport),
     /// The security of an end that connects or asks is for one that listens.
-    #[error("the options have the server's side of TLS: the connecting end takes Security::tls_client")]
+    #[error(
+        "the options have the security of an end that listens (the server's side of TLS, or the secrets of several \
+         peers): the connecting end takes Security::tls_client, or the one secret that it shares with its peer"
+    )]
     ServerSecurity,
     /// The security of an end that listens is for one that connects.
     #[error("the options have the client's side of TLS: the listening end takes Security::tls_server")]
@@ -273,6 +276,24 @@ pub enum BindListenerError {
     /// A rail's runtime has stopped.
     #[error("the runtime of rail {0} has stopped")]
     RailStopped(RailId),
+}
+
+/// Why a listener keeps the security that it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetSecurityError {
+    /// The security is for an end that connects.
+    #[error("it is the client's side of TLS: the listening end takes Security::tls_server")]
+    ClientSecurity,
+    /// A listener stays in the mode in which it was bound: lanes of open streams come back in it,
+    /// and a listener in two modes would let an attacker choose the weaker one.
+    #[error("it is of mode {new}, and the listener was bound in mode {listener}: another mode takes another listener")]
+    Mode {
+        /// The listener's mode.
+        listener: Mode,
+        /// The mode of the security that was refused.
+        new: Mode,
+    },
 }
 
 /// Why no more streams are accepted.
@@ -398,6 +419,12 @@ impl From<BindListenerError> for io::Error {
     }
 }
 
+impl From<SetSecurityError> for io::Error {
+    fn from(error: SetSecurityError) -> Self {
+        Self::new(ErrorKind::InvalidInput, error)
+    }
+}
+
 impl From<PlanLanesError> for io::Error {
     fn from(error: PlanLanesError) -> Self {
         let kind = match &error {
@@ -429,8 +456,8 @@ impl std::fmt::Display for FailedLane {
     }
 }
 
-/// An error and its causes, in one line.
-pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+/// An error and its causes, in one line, as a log has them.
+pub fn with_causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

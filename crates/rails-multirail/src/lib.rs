@@ -38,13 +38,16 @@
 //!   dropped before that delivers them in the background, as a `TcpStream` does, and the process
 //!   ends after that; [`MultiRailStream::abort`] gives them up.
 //! - [`Security`] decides who can join and read. With a pre-shared secret, a peer joins only if it
-//!   knows the secret. With encryption or TLS, no one on the path can read or change a byte.
+//!   knows the secret that opened the stream; a listener may know each of its peers
+//!   ([`MultiRailStream::peer_name`]) by another one. With encryption or TLS, no one on the path
+//!   can read or change a byte.
 //!
 //! # Map
 //! [`planner`] (the placement of rails, with reasons), [`Pairing`] (pairs of a local and a remote
 //! rail), [`runtime`] (one pinned runtime), [`Rails`] (the running rails of a plan, which
 //! [follow](Rails::follow) the machine), [`MultiRailStream`] and [`MultiRailListener`],
-//! [`MultiRailMessages`] (a stream of messages), [`Security`] (authentication and encryption),
+//! [`MultiRailMessages`] (a stream of messages), [`MultiRailSession`] (many streams and datagrams
+//! over the same lanes), [`Security`] (authentication and encryption),
 //! [`pipeline`] (stages on rails, joined by channels), [`error`]. The protocol itself, without I/O,
 //! is the crate [`rails_proto`].
 //!
@@ -54,7 +57,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
-#[cfg(any(feature = "axum", feature = "tonic"))]
+#[cfg(any(feature = "axum", feature = "h3", feature = "tonic", feature = "web-transport"))]
 mod adapters;
 mod addresses;
 mod blocking;
@@ -71,14 +74,19 @@ mod rails;
 mod routes;
 pub mod runtime;
 mod serve;
+mod session;
 mod stream;
 
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use adapters::StreamInfo;
+#[cfg(feature = "h3")]
+pub use adapters::h3;
+#[cfg(feature = "web-transport")]
+pub use adapters::web_transport;
 pub use addresses::{ResolveError, ToLaneAddresses, connect_first, resolve};
 pub use error::{
     AddLaneError, BindListenerError, CloseError, EndpointError, ListenerClosed, MessageTooLong, NoTransport, OpenError,
-    OptionError, PlanLanesError, StreamError, Undelivered, UndeliveredStream,
+    OptionError, PlanLanesError, SetSecurityError, StreamError, Undelivered, UndeliveredStream,
 };
 pub use follow::{FollowError, FollowOptions};
 pub use options::{Driver, Limits, StreamOptions};
@@ -92,10 +100,6 @@ pub use rails_proto::security::{Identity, KeyPin, PinError, TlsClient, TlsError,
 pub use rails_proto::{
     AddressError, LaneAddress, Scheme,
     chunk::Priority,
-    connection::{
-        ByteCount, EventKind, Failure, LaneTimes, NotForMessages, Reissued, Reordered, StallCause, Stalls,
-        StandstillCause, WindowUse,
-    },
     handshake::{HandshakeError, Limit, Mode, Refusal, StreamId},
     messages::{Message, longest_message},
     pairing::{
@@ -104,11 +108,22 @@ pub use rails_proto::{
     parameters::MAX_LANES,
     policy::{self, Policy, StripePolicy},
     record,
-    secret::{Secret, SecretTooShort},
+    secret::{PeerSecrets, PeerSecretsError, Secret, SecretTooShort},
     security::Security,
+    session::{
+        ByteCount, EventKind, Failure, LaneTimes, NotForMessages, Reissued, Reordered, StallCause, Stalls,
+        StandstillCause, WindowUse,
+    },
+    stream_number::{Direction, Side, StreamNumber},
 };
 pub use routes::Routes;
 pub use serve::{ServeError, Service};
+#[cfg(any(feature = "h3", feature = "web-transport"))]
+pub use session::PolledSession;
+pub use session::{
+    ClosedStream, MultiRailSession, ReadError, ReadToEndError, RecvMessageError, RecvMessages, RecvStream,
+    SendDatagramError, SendMessageError, SendMessages, SendStream, SessionError, WriteError,
+};
 pub use stream::{
     Decisions, LaneStats, MessageReceiver, MessageSender, MultiRailListener, MultiRailMessages, MultiRailStream,
     OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, StreamEvent, StreamStats, ThreadStats, TrySendError,

@@ -7,7 +7,8 @@
 //!
 //! # Map
 //! Each module depends only on those above it.
-//! - [`parameters`], [`address`], [`chunk`], [`violation`], [`secret`]: the vocabulary;
+//! - [`parameters`], [`address`], [`stream_number`], [`chunk`], [`violation`], [`secret`]: the
+//!   vocabulary;
 //! - [`wire`]: the bytes of a lane after it has joined: chunks, acknowledgements, resets;
 //! - [`seal`]: the encryption of a lane's frames;
 //! - [`pairing`]: which rail here leads to which rail of the peer;
@@ -15,13 +16,14 @@
 //!   [`security`]: the application's choice among the modes;
 //! - [`admission`]: which connections a listener keeps while their peers have not proved
 //!   themselves;
+//! - `stream_map`: values of streams, by number; `mutation`: faults for the models to find;
 //! - `receive_window`: how far a stream has arrived and is read;
 //! - `reassembler`: chunks in any order in, bytes in order out, inside a bounded window;
 //! - [`messages`]: the same for messages: they wait by priority, and arrive in their own buffers;
 //! - [`policy`]: which bytes a lane takes next;
 //! - [`record`]: the decisions of a policy as a file, and their replay;
 //! - `scheduler`: carries the decisions out, and knows which lane holds which byte;
-//! - [`connection`]: one end of one stream, made of the above;
+//! - [`session`]: one end of one stream, made of the above;
 //! - [`lane`]: one end of one lane, between its bytes and its connection;
 //! - [`countdown`]: limits of time that do not run while the process is stopped;
 //! - [`backoff`], [`redial`]: how long to wait before dialling a lost lane again; [`opening`]:
@@ -34,9 +36,10 @@
 
 pub mod address;
 pub mod admission;
+mod append_map;
 pub mod backoff;
 pub mod chunk;
-pub mod connection;
+pub mod control;
 pub mod countdown;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -48,11 +51,15 @@ pub mod internals;
 pub mod lane;
 mod link;
 pub mod messages;
+// `internals` shows some of its items.
+#[cfg_attr(not(feature = "internals"), allow(unreachable_pub))]
+mod mutation;
 pub mod opening;
 pub mod pairing;
 pub mod parameters;
 pub mod policy;
 mod receive_window;
+pub mod session;
 // `internals` shows some of its items.
 #[cfg_attr(not(feature = "internals"), allow(unreachable_pub))]
 mod reassembler;
@@ -64,6 +71,8 @@ mod scheduler;
 pub mod seal;
 pub mod secret;
 pub mod security;
+mod stream_map;
+pub mod stream_number;
 pub mod violation;
 pub mod wire;
 

@@ -165,12 +165,12 @@ pub enum Turn {
 }
 
 impl Race {
-    /// RFC 8305's "Connection Attempt Delay", for few lanes.
+    /// RFC 8305's "Session Attempt Delay", for few lanes.
     pub const DELAY: Duration = Duration::from_millis(250);
     /// The longest time from the beginning of the first lane of a stream to that of the last. For
     /// the most lanes, the delay is 16 ms.
     pub const SPREAD: Duration = Duration::from_secs(1);
-    /// RFC 8305's "Minimum Connection Attempt Delay", also for more addresses than a stream has
+    /// RFC 8305's "Minimum Session Attempt Delay", also for more addresses than a stream has
     /// lanes.
     const MIN_DELAY: Duration = Duration::from_millis(10);
 

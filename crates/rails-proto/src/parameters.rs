@@ -7,9 +7,35 @@ use std::time::Duration;
 pub struct TransportParameters {
     /// The longest chunk that the end takes, in bytes.
     pub longest_chunk: u32,
-    /// The end's receive window, in bytes: the stream offset up to which its peer may send at
-    /// first.
+    /// The end's receive window, in bytes: how much its peer may send at first, in all streams
+    /// together.
     pub window: u64,
+    /// The streams of a session of many; `None` of a session that is one stream.
+    pub streams: Option<StreamParameters>,
+}
+
+impl TransportParameters {
+    /// The parameters of a session that is one stream.
+    pub const fn one_stream(longest_chunk: u32, window: u64) -> Self {
+        Self { longest_chunk, window, streams: None }
+    }
+
+    /// The streams of a session of many. A window of a stream counts for no more than that of all
+    /// streams together.
+    pub(crate) fn stream_parameters(&self) -> Option<StreamParameters> {
+        self.streams.map(|streams| StreamParameters { window: streams.window.min(self.window), ..streams })
+    }
+}
+
+/// The part of the parameters that concerns the streams of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamParameters {
+    /// The window of a new stream, in bytes.
+    pub window: u64,
+    /// How many streams in both directions the peer may have open at a time.
+    pub max_bi: u32,
+    /// How many streams in one direction the peer may have open at a time.
+    pub max_uni: u32,
 }
 
 /// The most chunks that a sender keeps unacknowledged, for a peer with that window. A receiver

@@ -25,6 +25,11 @@ impl ReceiveWindow {
         Self { size, read: 0, arrived: 0, duplicated: 0, end }
     }
 
+    /// Sets another size, which is not less.
+    pub(crate) fn grow(&mut self, size: u64) {
+        self.size = self.size.max(size);
+    }
+
     /// Checks that a chunk may end at `end`, and with `fin` that the stream may end there;
     /// `highest` is the end of the last byte that has arrived.
     pub(crate) fn check(&self, end: u64, fin: bool, highest: u64) -> Result<(), Violation> {

@@ -2,8 +2,8 @@
 
 use crate::{
     backoff::Backoff,
-    connection::{LaneEnd, Refused},
     lane::LaneError,
+    session::{LaneEnd, Refused},
 };
 use std::time::Duration;
 

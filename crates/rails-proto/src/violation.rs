@@ -1,6 +1,6 @@
 //! Violations of the protocol by a peer.
 
-use crate::chunk::Priority;
+use crate::{chunk::Priority, stream_number::StreamNumber};
 use std::fmt;
 
 /// A frame that breaks the protocol: no honest peer sends one.
@@ -62,6 +62,28 @@ pub enum Violation {
     /// A chunk of messages breaks the protocol.
     #[error("{0}")]
     Message(MessageViolation),
+    /// A chunk of control records holds none, or one that no honest peer sends.
+    #[error("a chunk of control records that are none")]
+    Control,
+    /// A frame names a stream that its sender may not open, or sends in a direction that the stream
+    /// does not have.
+    #[error("a frame for stream {stream}, which the peer may not use so")]
+    Stream {
+        /// The stream.
+        stream: StreamNumber,
+    },
+    /// The peer opens more streams than it may.
+    #[error("the peer opens stream {stream}, and may open {max} of its kind")]
+    TooManyStreams {
+        /// The stream.
+        stream: StreamNumber,
+        /// How many streams of that kind the peer may open in all.
+        max: u64,
+    },
+    /// The session carries one stream, and the peer sends frames of sessions with many; or the
+    /// other way round.
+    #[error("a frame that this kind of session does not have")]
+    Kind,
 }
 
 /// The form of a stream. Both ends have to use the same form.

@@ -1,22 +1,43 @@
 //! The frames of a lane that has joined. `docs/wire.md` shows them byte by byte.
 //!
-//! Every frame starts with a header of 24 bytes, with numbers in network byte order. The last 4
-//! bytes are a CRC-32C of the first 20, so that the receiver finds a damaged length before it uses
-//! the length. Only a data frame has more: its payload, which has a CRC-32C of its own. A packet or
-//! part frame describes the content of the data frame behind it.
+//! Every frame starts with a header of 32 bytes, with numbers in network byte order. The last 4
+//! bytes are a CRC-32C of the first 28, so that the receiver finds a damaged length before it uses
+//! the length. Data, control, datagram and close frames have more: a payload, which has a CRC-32C
+//! of its own. A packet or part frame describes the content of the data frame behind it.
 
-use crate::chunk::{Content, Packet, Part, Priority};
+use crate::{
+    chunk::{ChunkKind, Content, Packet, Part, Priority},
+    stream_number::StreamNumber,
+};
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest, checksum};
+use std::ops::Range;
 
 /// The bytes of every frame's header.
-pub const FRAME_LEN: usize = 24;
+pub const FRAME_LEN: usize = 32;
 
-/// A frame, without the payload that follows a data frame.
+/// The longest reason of a close frame, in bytes.
+pub const LONGEST_REASON: usize = 1 << 10;
+
+/// A frame, without the payload that may follow it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame {
-    /// A chunk of the stream follows.
+    /// A chunk of a stream follows.
     Data(DataHeader),
+    /// A chunk of [control records](crate::control) follows. It counts as a chunk in
+    /// acknowledgements.
+    Control(DataHeader),
+    /// A datagram follows. It does not count as a chunk.
+    Datagram(DataHeader),
+    /// The sender closes the session. A reason of at most [`LONGEST_REASON`] bytes follows.
+    Close {
+        /// The application's code.
+        code: u64,
+        /// The length of the reason in bytes.
+        length: u32,
+        /// CRC-32C of the reason.
+        checksum: u32,
+    },
     /// An acknowledgement: which bytes have arrived, and how far the peer may send.
     Ack(Ack),
     /// The sender resets the stream.
@@ -41,6 +62,8 @@ pub enum Frame {
 /// The header of a chunk, which precedes its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataHeader {
+    /// The chunk's stream; 0 of a chunk of control records and of a datagram.
+    pub stream: StreamNumber,
     /// The stream offset of the chunk's first byte.
     pub offset: u64,
     /// The number of bytes that follow.
@@ -51,13 +74,13 @@ pub struct DataHeader {
     pub checksum: u32,
 }
 
-/// An acknowledgement. It covers the lane on which it travels, and the whole stream.
+/// An acknowledgement. It covers the lane on which it travels, and the whole session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ack {
     /// The number of chunks that have arrived whole on this lane since it joined.
     pub chunks: u64,
-    /// The stream offset that the peer must not pass yet. The application has read everything more
-    /// than a window below it.
+    /// How many bytes the peer may send in all streams together: a window more than the application
+    /// has read.
     pub limit: u64,
     /// Whether every byte up to the end of the stream has arrived.
     pub complete: bool,
@@ -119,22 +142,32 @@ impl Frame {
         }
     }
 
+    /// The frame of a chunk of that kind, which precedes its bytes.
+    pub fn of_chunk(kind: ChunkKind, header: DataHeader) -> Self {
+        match kind {
+            ChunkKind::Stream => Self::Data(header),
+            ChunkKind::Control => Self::Control(header),
+            ChunkKind::Datagram => Self::Datagram(header),
+            ChunkKind::Close { code } => Self::Close { code, length: header.length, checksum: header.checksum },
+        }
+    }
+
     /// Encodes the frame.
     pub fn encode(&self) -> [u8; FRAME_LEN] {
         let mut frame = [0; FRAME_LEN];
         match *self {
-            Self::Data(DataHeader { offset, length, fin, checksum }) => {
-                frame[0] = DATA;
-                frame[1] = u8::from(fin);
-                frame[4..8].copy_from_slice(&length.to_be_bytes());
-                frame[8..16].copy_from_slice(&offset.to_be_bytes());
-                frame[16..20].copy_from_slice(&checksum.to_be_bytes());
+            Self::Data(header) => header.encode(DATA, &mut frame),
+            Self::Control(header) => header.encode(CONTROL, &mut frame),
+            Self::Datagram(header) => header.encode(DATAGRAM, &mut frame),
+            Self::Close { code, length, checksum } => {
+                let stream = StreamNumber(code);
+                DataHeader { stream, offset: 0, length, fin: false, checksum }.encode(CLOSE, &mut frame);
             }
             Self::Ack(Ack { chunks, limit, complete }) => {
                 frame[0] = ACK;
                 frame[1] = u8::from(complete);
-                frame[4..12].copy_from_slice(&chunks.to_be_bytes());
-                frame[12..20].copy_from_slice(&limit.to_be_bytes());
+                frame[8..16].copy_from_slice(&chunks.to_be_bytes());
+                frame[16..24].copy_from_slice(&limit.to_be_bytes());
             }
             Self::Reset(reason) => {
                 frame[0] = RESET;
@@ -147,7 +180,7 @@ impl Frame {
             }
             Self::Stop { read } => {
                 frame[0] = STOP;
-                frame[12..20].copy_from_slice(&read.to_be_bytes());
+                frame[16..24].copy_from_slice(&read.to_be_bytes());
             }
             Self::Leave { drained } => {
                 frame[0] = LEAVE;
@@ -157,18 +190,18 @@ impl Frame {
                 frame[0] = PACKET;
                 frame[1] = priority.level();
                 frame[4..8].copy_from_slice(&count.to_be_bytes());
-                frame[12..20].copy_from_slice(&first.to_be_bytes());
+                frame[16..24].copy_from_slice(&first.to_be_bytes());
             }
             Self::Part(Part { priority, number, total, at }) => {
                 frame[0] = PART;
                 frame[1] = priority.level();
                 frame[4..8].copy_from_slice(&total.to_be_bytes());
                 frame[8..12].copy_from_slice(&at.to_be_bytes());
-                frame[12..20].copy_from_slice(&number.to_be_bytes());
+                frame[16..24].copy_from_slice(&number.to_be_bytes());
             }
         }
-        let check = crc32c(&frame[..20]);
-        frame[20..].copy_from_slice(&check.to_be_bytes());
+        let check = crc32c(&frame[..CHECKED]);
+        frame[CHECKED..].copy_from_slice(&check.to_be_bytes());
         frame
     }
 
@@ -178,50 +211,77 @@ impl Frame {
     /// [`FrameError`] if the bytes are no frame. Nothing more can then be read from the lane, for
     /// the place of the next frame is unknown.
     pub fn decode(frame: &[u8; FRAME_LEN]) -> Result<Self, FrameError> {
-        let (stated, actual) = (u32_at(frame, 20), crc32c(&frame[..20]));
+        let (stated, actual) = (u32_at(frame, CHECKED), crc32c(&frame[..CHECKED]));
         if stated != actual {
             return Err(FrameError::Checksum { stated, actual });
         }
         let kind = frame[0];
         let field = |field, value| FrameError::Field { kind, field, value };
-        let code = u16::from_be_bytes([frame[2], frame[3]]);
-        if kind != RESET && code != 0 {
-            return Err(field("reserved bytes", code));
-        }
-        if kind == PACKET || kind == PART {
-            let priority = Priority::new(frame[1]).ok_or_else(|| field("priority", frame[1].into()))?;
-            let (first, second, number) = (u32_at(frame, 4), u32_at(frame, 8), u64_at(frame, 12));
-            if kind == PART {
-                return Ok(Self::Part(Part { priority, number, total: first, at: second }));
-            }
-            return match frame[8..12].iter().find(|byte| **byte != 0) {
-                Some(odd) => Err(field("reserved bytes", (*odd).into())),
-                None => Ok(Self::Packet(Packet { priority, first: number, count: first })),
-            };
-        }
-        let flag = match frame[1] {
-            0 => false,
-            1 if kind != RESET && kind != STOP => true,
-            flags => return Err(field("flags", flags.into())),
+        let reserved = |range: Range<usize>| match frame[range].iter().find(|byte| **byte != 0) {
+            Some(odd) => Err(field("reserved bytes", (*odd).into())),
+            None => Ok(()),
         };
+        let flag = |meant: bool| match frame[1] {
+            0 => Ok(false),
+            1 if meant => Ok(true),
+            flags => Err(field("flags", flags.into())),
+        };
+        let priority = || Priority::new(frame[1]).ok_or_else(|| field("priority", frame[1].into()));
+        if kind != RESET {
+            reserved(2..4)?;
+        }
         match kind {
-            DATA => Ok(Self::Data(DataHeader {
-                length: u32_at(frame, 4),
-                offset: u64_at(frame, 8),
-                checksum: u32_at(frame, 16),
-                fin: flag,
-            })),
-            ACK => Ok(Self::Ack(Ack { chunks: u64_at(frame, 4), limit: u64_at(frame, 12), complete: flag })),
-            RESET | LEAVE if frame[4..20] != [0; 16] => Err(field("reserved bytes", first_nonzero(&frame[4..20]))),
-            STOP if frame[4..12] != [0; 8] => Err(field("reserved bytes", first_nonzero(&frame[4..12]))),
-            STOP => Ok(Self::Stop { read: u64_at(frame, 12) }),
-            RESET => match code {
-                DROPPED => Ok(Self::Reset(ResetReason::Dropped)),
-                VIOLATION => Ok(Self::Reset(ResetReason::Violation)),
-                MISMATCH => Ok(Self::Reset(ResetReason::Mismatch)),
-                code => Err(field("reason", code)),
-            },
-            LEAVE => Ok(Self::Leave { drained: flag }),
+            DATA => Ok(Self::Data(DataHeader::decode(frame, flag(true)?))),
+            CONTROL | DATAGRAM => {
+                reserved(8..24)?;
+                let header = DataHeader::decode(frame, flag(false)?);
+                Ok(if kind == CONTROL { Self::Control(header) } else { Self::Datagram(header) })
+            }
+            CLOSE => {
+                reserved(16..24)?;
+                let DataHeader { stream, length, checksum, .. } = DataHeader::decode(frame, flag(false)?);
+                if length as usize > LONGEST_REASON {
+                    return Err(field("length of a reason", u16::try_from(length).unwrap_or(u16::MAX)));
+                }
+                Ok(Self::Close { code: stream.0, length, checksum })
+            }
+            ACK => {
+                reserved(4..8)?;
+                reserved(24..CHECKED)?;
+                Ok(Self::Ack(Ack { chunks: u64_at(frame, 8), limit: u64_at(frame, 16), complete: flag(true)? }))
+            }
+            STOP => {
+                reserved(4..16)?;
+                reserved(24..CHECKED)?;
+                flag(false)?;
+                Ok(Self::Stop { read: u64_at(frame, 16) })
+            }
+            LEAVE => {
+                reserved(4..CHECKED)?;
+                Ok(Self::Leave { drained: flag(true)? })
+            }
+            RESET => {
+                reserved(4..CHECKED)?;
+                flag(false)?;
+                match u16::from_be_bytes([frame[2], frame[3]]) {
+                    DROPPED => Ok(Self::Reset(ResetReason::Dropped)),
+                    VIOLATION => Ok(Self::Reset(ResetReason::Violation)),
+                    MISMATCH => Ok(Self::Reset(ResetReason::Mismatch)),
+                    code => Err(field("reason", code)),
+                }
+            }
+            PACKET => {
+                reserved(8..16)?;
+                reserved(24..CHECKED)?;
+                let (priority, first, count) = (priority()?, u64_at(frame, 16), u32_at(frame, 4));
+                Ok(Self::Packet(Packet { priority, first, count }))
+            }
+            PART => {
+                reserved(12..16)?;
+                reserved(24..CHECKED)?;
+                let (total, at) = (u32_at(frame, 4), u32_at(frame, 8));
+                Ok(Self::Part(Part { priority: priority()?, number: u64_at(frame, 16), total, at }))
+            }
             kind => Err(FrameError::Type(kind)),
         }
     }
@@ -229,11 +289,25 @@ impl Frame {
 
 impl DataHeader {
     /// The header of a chunk, with the checksum of its bytes.
-    pub fn of(offset: u64, payload: &[Bytes], fin: bool) -> Self {
+    pub fn of(stream: StreamNumber, offset: u64, payload: &[Bytes], fin: bool) -> Self {
         let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
         payload.iter().for_each(|slice| digest.update(slice));
         let length = payload.iter().map(Bytes::len).sum::<usize>();
-        Self { offset, length: length as u32, fin, checksum: digest.finalize() as u32 }
+        Self { stream, offset, length: length as u32, fin, checksum: digest.finalize() as u32 }
+    }
+
+    fn encode(&self, kind: u8, frame: &mut [u8; FRAME_LEN]) {
+        let Self { stream, offset, length, fin, checksum } = self;
+        (frame[0], frame[1]) = (kind, u8::from(*fin));
+        frame[4..8].copy_from_slice(&length.to_be_bytes());
+        frame[8..16].copy_from_slice(&stream.0.to_be_bytes());
+        frame[16..24].copy_from_slice(&offset.to_be_bytes());
+        frame[24..CHECKED].copy_from_slice(&checksum.to_be_bytes());
+    }
+
+    fn decode(frame: &[u8; FRAME_LEN], fin: bool) -> Self {
+        let (stream, offset) = (StreamNumber(u64_at(frame, 8)), u64_at(frame, 16));
+        Self { stream, offset, length: u32_at(frame, 4), fin, checksum: u32_at(frame, 24) }
     }
 
     /// Whether `payload` has the length and the checksum of the header.
@@ -244,11 +318,6 @@ impl DataHeader {
 
 fn crc32c(bytes: &[u8]) -> u32 {
     checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
-}
-
-/// The first byte that is not zero.
-fn first_nonzero(reserved: &[u8]) -> u16 {
-    reserved.iter().copied().find(|byte| *byte != 0).unwrap_or(0).into()
 }
 
 fn u32_at(frame: &[u8; FRAME_LEN], at: usize) -> u32 {
@@ -266,6 +335,11 @@ const LEAVE: u8 = 0x13;
 const PACKET: u8 = 0x14;
 const PART: u8 = 0x15;
 const STOP: u8 = 0x16;
+const CONTROL: u8 = 0x17;
+const DATAGRAM: u8 = 0x18;
+const CLOSE: u8 = 0x19;
+/// The bytes of a header that its checksum covers.
+const CHECKED: usize = FRAME_LEN - 4;
 const DROPPED: u16 = 1;
 const VIOLATION: u16 = 2;
 const MISMATCH: u16 = 3;
@@ -281,8 +355,22 @@ mod tests {
 
     fn frames() -> impl Strategy<Value = Frame> {
         prop_oneof![
-            (any::<u64>(), any::<u32>(), any::<bool>(), any::<u32>())
-                .prop_map(|(offset, length, fin, checksum)| Frame::Data(DataHeader { offset, length, fin, checksum })),
+            (any::<u64>(), any::<u64>(), any::<u32>(), any::<bool>(), any::<u32>()).prop_map(
+                |(stream, offset, length, fin, checksum)| {
+                    let stream = StreamNumber(stream);
+                    Frame::Data(DataHeader { stream, offset, length, fin, checksum })
+                }
+            ),
+            (any::<u32>(), any::<u32>(), any::<bool>()).prop_map(|(length, checksum, is_datagram)| {
+                let stream = StreamNumber::FIRST;
+                let header = DataHeader { stream, offset: 0, length, fin: false, checksum };
+                if is_datagram { Frame::Datagram(header) } else { Frame::Control(header) }
+            }),
+            (any::<u64>(), 0..=LONGEST_REASON as u32, any::<u32>()).prop_map(|(code, length, checksum)| Frame::Close {
+                code,
+                length,
+                checksum
+            }),
             (any::<u64>(), any::<u64>(), any::<bool>()).prop_map(|(chunks, limit, complete)| Frame::Ack(Ack {
                 chunks,
                 limit,
@@ -319,8 +407,8 @@ mod tests {
         fn no_bytes_make_the_codec_panic(bytes in any::<[u8; FRAME_LEN]>(), seal in any::<bool>()) {
             let mut bytes = bytes;
             if seal {
-                let check = crc32c(&bytes[..20]);
-                bytes[20..].copy_from_slice(&check.to_be_bytes());
+                let check = crc32c(&bytes[..CHECKED]);
+                bytes[CHECKED..].copy_from_slice(&check.to_be_bytes());
             }
             if let Ok(frame) = Frame::decode(&bytes) {
                 prop_assert_eq!(frame.encode(), bytes);
@@ -330,17 +418,17 @@ mod tests {
         #[test]
         fn the_checksum_is_that_of_the_joined_slices(slices in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..5)) {
             let payload: Vec<Bytes> = slices.iter().cloned().map(Bytes::from).collect();
-            prop_assert!(DataHeader::of(7, &payload, false).matches(&slices.concat()));
+            prop_assert!(DataHeader::of(StreamNumber(4), 7, &payload, false).matches(&slices.concat()));
         }
     }
 
     #[test]
     fn reserved_bytes_of_a_reset() {
-        for at in 4..20 {
+        for at in 4..CHECKED {
             let mut bytes = Frame::Reset(ResetReason::Dropped).encode();
             bytes[at] = 7;
-            let check = crc32c(&bytes[..20]);
-            bytes[20..].copy_from_slice(&check.to_be_bytes());
+            let check = crc32c(&bytes[..CHECKED]);
+            bytes[CHECKED..].copy_from_slice(&check.to_be_bytes());
             let refused = FrameError::Field { kind: RESET, field: "reserved bytes", value: 7 };
             assert_eq!(Frame::decode(&bytes), Err(refused));
         }

@@ -7,7 +7,7 @@ use rails_proto::{
         PREFIX_LEN, Purpose, Refusal, Responder, ResponderStep, StreamId,
     },
     parameters::TransportParameters,
-    secret::Secret,
+    secret::{PeerSecrets, Secret},
 };
 
 /// Messages one behind the other: each message that decodes encodes to the same bytes, and none
@@ -37,18 +37,27 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
 }
 
 /// Both sides, each against the input. A peer without the secret must not join, and no input has
-/// the secret. The first byte chooses between a secret, a secret with encryption, and none; without
-/// one both sides may succeed.
+/// the secret. The first byte chooses between a secret, a secret with encryption, that of one of
+/// several peers, and none; without one both sides may succeed.
 pub(crate) fn both_sides(data: &[u8]) {
     let mut script = Script::new(data);
     let secret = || Secret::pre_shared(b"nobody can guess this").expect("the secret is long enough");
-    let credentials = match script.byte() % 3 {
+    let choice = script.byte() % 4;
+    let ours = match choice {
         0 => Credentials::Insecure,
         1 => Credentials::Secret { mode: Mode::PreSharedKey, secret: secret() },
         _ => Credentials::Secret { mode: Mode::Encrypted, secret: secret() },
     };
-    let mode = credentials.mode();
-    let joined = against(credentials.clone(), credentials, script.rest());
+    let mode = ours.mode();
+    let theirs = match choice {
+        3 => {
+            let another = Secret::pre_shared(b"nor can anybody guess this").expect("the secret is long enough");
+            let secrets = PeerSecrets::new([("alpha", another), ("beta", secret())]).expect("they differ");
+            Credentials::Secrets { mode, secrets }
+        }
+        _ => ours.clone(),
+    };
+    let joined = against(ours, theirs, script.rest());
     assert!(!joined || mode == Mode::Insecure, "a peer joined without the secret");
 }
 
@@ -107,7 +116,12 @@ pub(crate) fn conversations() -> Vec<Vec<u8>> {
         let said = [&[HandshakeMessage::Hello(hello(mode)), challenge][..], &proof, &[proved.accept]].concat();
         std::iter::once(byte).chain(said.iter().flat_map(HandshakeMessage::encode)).collect()
     };
-    vec![conversation(Mode::Insecure, 0), conversation(Mode::PreSharedKey, 1), conversation(Mode::Encrypted, 2)]
+    vec![
+        conversation(Mode::Insecure, 0),
+        conversation(Mode::PreSharedKey, 1),
+        conversation(Mode::Encrypted, 2),
+        conversation(Mode::Encrypted, 3),
+    ]
 }
 
 /// The next message as the driver reads it: the prefix, then as many bytes as the prefix says.
@@ -130,4 +144,4 @@ fn challenge() -> HandshakeMessage {
     HandshakeMessage::Challenge(Challenge { parameters: TERMS, nonce: [9; 32] })
 }
 
-pub(super) const TERMS: TransportParameters = TransportParameters { longest_chunk: 1 << 18, window: 1 << 24 };
+pub(super) const TERMS: TransportParameters = TransportParameters::one_stream(1 << 18, 1 << 24);

@@ -1,4 +1,5 @@
-//! The inputs of rails-bind: files of `/proc`, its own journal, irqbalance's answers.
+//! The inputs of rails-bind: files of `/proc`, its own journal, answers of the kernel and of
+//! irqbalance.
 
 use super::texts;
 use rails_bind::fuzzing;
@@ -67,6 +68,22 @@ pub(crate) const RECORD_WORDS: &[&str] = &[
     "\"former\":",
     "\"ours\":",
 ];
+
+/// The kernel's answer about connections.
+pub(crate) fn connections(data: &[u8]) {
+    fuzzing::connections(data);
+}
+
+/// A connection with 136 bytes of `tcp_info`, and the end of the answer.
+pub(crate) fn connection_answers() -> Vec<Vec<u8>> {
+    let mut answer = vec![0; 16 + 72 + 4 + 136];
+    answer[..4].copy_from_slice(&228_u32.to_ne_bytes());
+    answer[4..6].copy_from_slice(&20_u16.to_ne_bytes());
+    answer[16..18].copy_from_slice(&[2, 1]);
+    answer[88..92].copy_from_slice(&[[140, 0], [2, 0]].concat());
+    answer.extend([16, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    vec![answer]
+}
 
 /// irqbalance's answer on its socket.
 pub(crate) fn irqbalance(data: &[u8]) {

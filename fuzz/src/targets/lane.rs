@@ -7,10 +7,11 @@ use bytes::Bytes;
 use rails_multirail::Policy;
 use rails_proto::{
     chunk::Priority,
-    connection::{Config, Connection, LaneEnd, LaneId, LaneTraits},
     lane::{LaneError, LaneProtocol, Next, TransportSample},
     messages::{Delivery, next_of_packet},
     parameters::TransportParameters,
+    session::{Config, LaneEnd, LaneId, LaneTraits, Session},
+    stream_number::{Side, StreamNumber},
     wire::{Ack, DataHeader, Frame, ResetReason},
 };
 use std::{
@@ -22,30 +23,31 @@ use std::{
 /// give the application a large message with a wrong byte.
 pub(crate) fn run(data: &[u8]) {
     let mut script = Script::new(data);
-    let parameters = TransportParameters { longest_chunk: 1 << 16, window: WINDOW };
+    let parameters = TransportParameters::one_stream(1 << 16, WINDOW);
     let config = Config {
         longest_chunk: 1 << 16,
         send_buffer: 1 << 16,
         max_unacknowledged: WINDOW,
         parameters,
+        side: Side::Initiator,
         outage_limit: Duration::from_secs(10),
         linger: Duration::from_secs(2),
     };
     let now = Instant::now();
-    let mut connection = Connection::new(config, Policy::Adaptive.build(), parameters);
-    if connection.carry_messages(now).is_err() {
+    let mut session = Session::new(config, Policy::Adaptive.build(), parameters);
+    if session.carry_messages(now, StreamNumber::FIRST).is_err() {
         return;
     }
-    let lanes = [0, 1].map(|number| Lane::up(&mut connection, now, number).expect("there are two"));
-    let mut world = World { connection, lanes, now, next: [0; Priority::LEVELS] };
+    let lanes = [0, 1].map(|number| Lane::up(&mut session, now, number).expect("there are two"));
+    let mut world = World { session, lanes, now, next: [0; Priority::LEVELS] };
     while let Some(step) = script.step() {
         world.step(step, &mut script);
-        assert!(world.connection.memory_held() <= WINDOW + WINDOW / 10, "{}", world.connection.memory_held());
+        assert!(world.session.memory_held() <= WINDOW + WINDOW / 10, "{}", world.session.memory_held());
     }
 }
 
 struct World {
-    connection: Connection,
+    session: Session,
     lanes: [Lane; 2],
     now: Instant,
     /// The number of the next message of each priority.
@@ -61,8 +63,8 @@ struct Lane {
 }
 
 impl Lane {
-    fn up(connection: &mut Connection, now: Instant, number: u16) -> Option<Self> {
-        let id = connection.lane_up(now, LaneTraits { number, ..LaneTraits::default() }).ok()?;
+    fn up(session: &mut Session, now: Instant, number: u16) -> Option<Self> {
+        let id = session.lane_up(now, LaneTraits { number, ..LaneTraits::default() }).ok()?;
         let protocol = LaneProtocol::new(id, None, None);
         Some(Self { id, number, protocol, arrived: Vec::new(), is_closed: false })
     }
@@ -77,7 +79,7 @@ impl World {
                 let (offset, content, payload) = chunk(script);
                 let payload = [Bytes::from(payload)];
                 let announced = Frame::of_content(content).map(|frame| frame.encode()).into_iter().flatten();
-                let header = DataHeader::of(offset, &payload, false);
+                let header = DataHeader::of(StreamNumber::FIRST, offset, &payload, false);
                 lane.arrived.extend(announced.chain(Frame::Data(header).encode()).chain(payload.concat()));
             }
             4 => {
@@ -86,18 +88,24 @@ impl World {
                     1 => Frame::Leave { drained: script.flag() },
                     2 => Frame::Stop { read: script.number() },
                     3 => Frame::Reset(ResetReason::Dropped),
-                    _ => Frame::Data(DataHeader::of(script.number(), &[], true)),
+                    _ => Frame::Data(DataHeader::of(StreamNumber::FIRST, script.number(), &[], true)),
                 };
                 lane.arrived.extend(frame.encode());
             }
-            5 => lane.arrived.extend(script.array::<24>()),
+            5 => lane.arrived.extend(script.array::<32>()),
             6 => lane.arrived.truncate(script.number() as usize),
             7 => lane.is_closed = script.flag(),
             8 | 9 => self.receive(which, script.number() as usize),
             10 | 11 => self.transmit(which),
             12 => self.deliver(),
-            13 if self.connection.is_finished() || self.connection.writable_bytes() == 0 => {}
-            13 => self.connection.send(self.now, Priority::default(), Bytes::from_static(b"a small message")),
+            13 if self.session.is_finished(StreamNumber::FIRST)
+                || self.session.writable_bytes(StreamNumber::FIRST) == 0 => {}
+            13 => self.session.send(
+                self.now,
+                StreamNumber::FIRST,
+                Priority::default(),
+                Bytes::from_static(b"a small message"),
+            ),
             14 => self.now += Duration::from_micros(script.number().min(1 << 24)),
             _ => self.rare(script.byte()),
         }
@@ -107,18 +115,18 @@ impl World {
 
     fn rare(&mut self, what: u8) {
         match what {
-            0 => self.connection.drop_application(self.now, 0),
-            1 => self.connection.abort(self.now),
-            2 => self.connection.leave(self.now, self.lanes[0].id),
-            3 => self.connection.abandon(self.now),
+            0 => self.session.drop_application(self.now, 0),
+            1 => self.session.abort(self.now),
+            2 => self.session.leave(self.now, self.lanes[0].id),
+            3 => self.session.abandon(self.now),
             _ => {
-                self.connection.handle_timeout(self.now);
+                self.session.handle_timeout(self.now);
                 for lane in &mut self.lanes {
-                    if lane.protocol.poll_timeout(&mut self.connection).is_none_or(|at| at > self.now) {
+                    if lane.protocol.poll_timeout(&mut self.session).is_none_or(|at| at > self.now) {
                         continue;
                     }
-                    lane.protocol.handle_timeout(self.now, &mut self.connection, TransportSample::default);
-                    let next = lane.protocol.poll_timeout(&mut self.connection);
+                    lane.protocol.handle_timeout(self.now, &mut self.session, TransportSample::default);
+                    let next = lane.protocol.poll_timeout(&mut self.session);
                     assert!(next.is_none_or(|at| at > self.now), "a lane waits for a time that has passed");
                 }
             }
@@ -128,7 +136,7 @@ impl World {
     /// Reads once, at most `most` bytes.
     fn receive(&mut self, which: usize, most: usize) {
         let Lane { protocol, arrived, is_closed, .. } = &mut self.lanes[which];
-        protocol.receive(self.now, &mut self.connection, |buffers| {
+        protocol.receive(self.now, &mut self.session, |buffers| {
             if arrived.is_empty() || most == 0 {
                 return if *is_closed { Ok(0) } else { Err(io::ErrorKind::WouldBlock.into()) };
             }
@@ -147,7 +155,7 @@ impl World {
         let protocol = &mut self.lanes[which].protocol;
         let mut has_room = false;
         for _ in 0..MAX_FRAMES {
-            match protocol.transmit(self.now, &mut self.connection, std::mem::take(&mut has_room)) {
+            match protocol.transmit(self.now, &mut self.session, std::mem::take(&mut has_room)) {
                 Next::AwaitRoom => has_room = true,
                 Next::Submit { .. } => {
                     let (control, payload) = protocol.outgoing();
@@ -162,7 +170,7 @@ impl World {
     }
 
     fn deliver(&mut self) {
-        match self.connection.receive(self.now) {
+        match self.session.receive(self.now, StreamNumber::FIRST) {
             Some(Delivery::Packet { priority, bytes: mut packet }) => {
                 let whole = packet.len();
                 while next_of_packet(&mut packet, whole).is_some() {
@@ -180,21 +188,21 @@ impl World {
     }
 
     fn wake(&mut self) {
-        let wakes = self.connection.take_wakes();
+        let wakes = self.session.take_wakes();
         for lane in wakes.lanes() {
             self.lanes.iter_mut().filter(|known| known.id == lane).for_each(|known| known.protocol.wake());
         }
-        while self.connection.poll_event().is_some() {}
+        while self.session.poll_event().is_some() {}
     }
 
     /// Dials a lane again if it has ended.
     fn end(&mut self, which: usize) {
         let lane = &mut self.lanes[which];
-        lane.protocol.poll_timeout(&mut self.connection);
+        lane.protocol.poll_timeout(&mut self.session);
         let Some(end) = lane.protocol.end() else { return };
         let end = end.as_ref().map_or_else(LaneError::end, |()| LaneEnd::Closed);
-        self.connection.lane_down(self.now, lane.id, end);
-        if let Some(next) = Lane::up(&mut self.connection, self.now, lane.number) {
+        self.session.lane_down(self.now, lane.id, end);
+        if let Some(next) = Lane::up(&mut self.session, self.now, lane.number) {
             *lane = next;
         }
     }

@@ -7,6 +7,7 @@ use rails_proto::{
     chunk::{Content, Packet, Part, Priority},
     internals::Inbox,
     messages::{Delivery, Lent, MessageBuffer, Place, SLOT, next_of_packet},
+    stream_number::StreamNumber,
     violation::Violation,
     wire::DataHeader,
 };
@@ -67,8 +68,13 @@ impl World {
                 Ok(())
             }
             _ if script.flag() => {
-                let header =
-                    DataHeader { offset: script.number() % MAX_SLOTS * SLOT, length: 0, fin: true, checksum: 0 };
+                let header = DataHeader {
+                    stream: StreamNumber::FIRST,
+                    offset: script.number() % MAX_SLOTS * SLOT,
+                    length: 0,
+                    fin: true,
+                    checksum: 0,
+                };
                 self.inbox.insert(&header, &Content::Bytes, Bytes::new())
             }
             _ => {
@@ -82,7 +88,8 @@ impl World {
     /// Begins a chunk as a lane does: no memory before the inbox has admitted the header.
     fn begin(&mut self, lane: usize, script: &mut Script<'_>) -> Result<(), Violation> {
         let (offset, content, payload) = chunk(script);
-        let header = DataHeader { offset, length: payload.len() as u32, fin: false, checksum: 0 };
+        let header =
+            DataHeader { stream: StreamNumber::FIRST, offset, length: payload.len() as u32, fin: false, checksum: 0 };
         let mut spare = None;
         let place = loop {
             match self.inbox.admit(lane, &header, &content, &mut spare)? {

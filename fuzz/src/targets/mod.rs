@@ -2,8 +2,10 @@
 
 mod capture;
 mod celeritas;
-mod connection;
+mod delimited;
 mod formats;
+mod gate;
+mod gate_policy;
 mod handshake;
 mod kernel;
 mod lambdaram;
@@ -15,6 +17,8 @@ mod reassembler;
 mod record;
 mod seal;
 mod selection;
+mod session;
+mod streams;
 mod text;
 mod tls;
 mod topology;
@@ -46,23 +50,49 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "lanes", run: lanes::exchange, seeds: lanes::exchanges, words: &["RAIL"] },
     Target { name: "lane-entries", run: lanes::entries, seeds: lanes::lists, words: lanes::ENTRY_WORDS },
     Target { name: "pairing", run: lanes::pairing, seeds: lanes::offers_of_both, words: &[] },
-    Target { name: "connection", run: connection::run, seeds: connection::seeds, words: &[] },
+    Target { name: "session", run: session::run, seeds: session::seeds, words: &[] },
+    Target { name: "streams", run: streams::run, seeds: streams::seeds, words: &[] },
     Target { name: "lane", run: lane::run, seeds: lane::seeds, words: &[] },
     Target { name: "messages", run: messages::run, seeds: messages::seeds, words: &[] },
+    Target { name: "delimited", run: delimited::run, seeds: delimited::seeds, words: &[] },
     Target { name: "reassembler", run: reassembler::run, seeds: reassembler::seeds, words: &[] },
     Target { name: "decisions", run: record::run, seeds: record::seeds, words: record::WORDS },
     Target { name: "rail-request", run: text::rail_request, seeds: text::rail_requests, words: text::REQUEST_WORDS },
     // rails-celeritas: bytes from a peer.
     Target { name: "celeritas", run: celeritas::bytes, seeds: celeritas::frames, words: &[] },
     Target { name: "celeritas-peer", run: celeritas::peer, seeds: celeritas::scripts, words: &[] },
+    // rails-gate: bytes from a peer's gate, and from a program of this host.
+    Target { name: "gate-frame", run: gate::frame, seeds: gate::frames, words: &[] },
+    Target { name: "gate-session", run: gate::session, seeds: gate::sessions, words: &[] },
+    Target { name: "gate-question", run: gate::question, seeds: gate::questions, words: &[] },
+    Target { name: "gate-answer", run: gate::answer, seeds: gate::answers, words: &[] },
     // rails-bench and rails-transfer: messages that a peer sends, and the command line.
-    Target { name: "purpose", run: transfer::greeting, seeds: transfer::greetings, words: &["BENCH-TO\x01\0"] },
+    Target {
+        name: "conversation",
+        run: transfer::conversation,
+        seeds: transfer::conversations,
+        words: &["count", "watch"],
+    },
     Target { name: "transfer-message", run: transfer::message, seeds: transfer::messages, words: transfer::WORDS },
     Target { name: "transfer-receive", run: transfer::receive, seeds: transfer::to_receiver, words: transfer::WORDS },
     Target { name: "transfer-send", run: transfer::send, seeds: transfer::to_sender, words: transfer::WORDS },
     Target { name: "latency", run: transfer::latency, seeds: transfer::questions, words: &[] },
     Target { name: "rivals-output", run: text::rivals_output, seeds: text::outputs, words: text::OUTPUT_WORDS },
+    Target { name: "profile", run: text::profile, seeds: text::profiles, words: text::PROFILE_WORDS },
     Target { name: "command-line", run: text::command_line, seeds: text::command_lines, words: text::LINE_WORDS },
+    // rails-gate: its policy, and bytes from a client.
+    Target {
+        name: "gate-policy",
+        run: gate_policy::policy,
+        seeds: gate_policy::policies,
+        words: gate_policy::POLICY_WORDS,
+    },
+    Target {
+        name: "socks",
+        run: gate_policy::socks,
+        seeds: gate_policy::requests,
+        words: &["\x05\x01\0", "\x05\x01\0\x03"],
+    },
     // rails-array: selections that people write.
     Target { name: "selection", run: selection::text, seeds: selection::seeds, words: selection::WORDS },
     // rails-topo: the machine's description.
@@ -75,9 +105,10 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "config", run: topology::config, seeds: topology::configs, words: topology::CONFIG_WORDS },
     Target { name: "uevent", run: monitor::uevent, seeds: monitor::uevents, words: monitor::UEVENT_WORDS },
     Target { name: "rtnetlink", run: monitor::rtnetlink, seeds: monitor::datagrams, words: &["eth0\0\0\0\0"] },
-    // rails-bind: text from the kernel and other programs, and the journal.
+    // rails-bind: answers of the kernel and of other programs, and the journal.
     Target { name: "proc-files", run: kernel::proc_files, seeds: kernel::files, words: kernel::WORDS },
     Target { name: "journal", run: kernel::journal, seeds: kernel::records, words: kernel::RECORD_WORDS },
+    Target { name: "connections", run: kernel::connections, seeds: kernel::connection_answers, words: &[] },
     Target { name: "irqbalance", run: kernel::irqbalance, seeds: kernel::answers, words: kernel::BALANCER_WORDS },
     // rails-formats: files of arrays, and their description.
     Target { name: "netcdf3", run: formats::netcdf3, seeds: formats::netcdf3_files, words: &["CDF\x01", "CDF\x05"] },

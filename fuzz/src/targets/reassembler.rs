@@ -2,7 +2,7 @@
 
 use crate::script::Script;
 use bytes::Bytes;
-use rails_proto::{connection::Admission, internals::Reassembler, wire::DataHeader};
+use rails_proto::{internals::Reassembler, session::Admission, stream_number::StreamNumber, wire::DataHeader};
 
 pub(crate) fn run(data: &[u8]) {
     let mut script = Script::new(data);
@@ -21,7 +21,8 @@ pub(crate) fn run(data: &[u8]) {
             }
         } else {
             let (offset, length) = (script.number(), script.number() as u32 % 512);
-            let header = DataHeader { offset, length, fin: step >> 2 & 15 == 1, checksum: 0 };
+            let header =
+                DataHeader { stream: StreamNumber::FIRST, offset, length, fin: step >> 2 & 15 == 1, checksum: 0 };
             let admission = reassembler.admit(&header);
             let payload: Bytes = (0..u64::from(length)).map(|index| byte_at(offset.wrapping_add(index))).collect();
             match reassembler.insert(&header, payload) {

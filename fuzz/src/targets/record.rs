@@ -1,7 +1,9 @@
 //! Recorded scheduling decisions.
 
 use bytes::Bytes;
-use rails_proto::{connection::LaneTraits, internals::Scheduler, policy::Policy, record::Record};
+use rails_proto::{
+    internals::Scheduler, policy::Policy, record::Record, session::LaneTraits, stream_number::StreamNumber,
+};
 use std::time::{Duration, Instant};
 
 /// The reader takes or refuses any text, a record that was read is written as the same, and every
@@ -19,9 +21,10 @@ pub(crate) fn run(data: &[u8]) {
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let record = |policy: Policy| {
         let mut scheduler = Scheduler::new(policy.build(), 16 << 10, 1 << 20, 1 << 20, 1 << 20);
+        scheduler.open(StreamNumber::FIRST, u64::MAX);
         scheduler.record_decisions(30);
         (0..2).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
-        scheduler.write(Bytes::from(vec![0; 100 << 10]));
+        scheduler.write(StreamNumber::FIRST, Bytes::from(vec![0; 100 << 10]));
         let start = Instant::now();
         for round in 0..4 {
             (0..2).for_each(|lane| drop(scheduler.take(start + round * Duration::from_millis(300), lane)));

@@ -31,6 +31,31 @@ pub(crate) fn rail_requests() -> Vec<Vec<u8>> {
 
 pub(crate) const REQUEST_WORDS: &[&str] = &["auto", "loopback", "eth0", "@", ":", ",", "127.0.0.1", "::1", "0-3"];
 
+/// The file of `run --profile`.
+pub(crate) fn profile(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    fuzzing::profile(text);
+}
+
+pub(crate) fn profiles() -> Vec<Vec<u8>> {
+    texts([
+        "rails = 'eth0,eth1@4-7/1'\ncores = 2\nexclusive = true\njson = 'verdicts.json'\n",
+        "fix = false\nno_follow = true",
+    ])
+}
+
+pub(crate) const PROFILE_WORDS: &[&str] = &[
+    "rails = ",
+    "cores = ",
+    "exclusive = ",
+    "fix = ",
+    "require_placement = ",
+    "no_follow = ",
+    "quiet = ",
+    "json = ",
+    "true",
+];
+
 /// Durations, sizes, rates and addresses.
 pub(crate) fn command_line(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };

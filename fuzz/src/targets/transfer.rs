@@ -1,4 +1,4 @@
-//! The greeting of the commands, and the two sides of a file transfer, each against a peer that
+//! The first words of a command, and the two sides of a file transfer, each against a peer that
 //! sends anything.
 
 use rails_bench::fuzzing as commands;
@@ -10,13 +10,13 @@ use tokio::{
     runtime::Builder,
 };
 
-/// The greeting that a command sends first.
-pub(crate) fn greeting(data: &[u8]) {
-    commands::greeting(data);
+/// The first words of a command that calls.
+pub(crate) fn conversation(data: &[u8]) {
+    commands::conversation(data);
 }
 
-pub(crate) fn greetings() -> Vec<Vec<u8>> {
-    commands::greetings()
+pub(crate) fn conversations() -> Vec<Vec<u8>> {
+    commands::conversations()
 }
 
 /// Messages by themselves.

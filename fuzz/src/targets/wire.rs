@@ -2,6 +2,7 @@
 
 use rails_proto::{
     chunk::{Packet, Part, Priority},
+    stream_number::StreamNumber,
     wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
 };
 
@@ -24,7 +25,13 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
 }
 
 fn frames() -> Vec<Frame> {
-    let data = DataHeader { offset: 1 << 33, length: 512 << 10, fin: false, checksum: 0x8a91_36aa };
+    let data = DataHeader {
+        stream: StreamNumber::FIRST,
+        offset: 1 << 33,
+        length: 512 << 10,
+        fin: false,
+        checksum: 0x8a91_36aa,
+    };
     vec![
         Frame::Data(data),
         Frame::Data(DataHeader { length: 0, fin: true, ..data }),

@@ -2,7 +2,7 @@
 
 use crate::{
     in_time,
-    kinds::{Kind, Stream, ends, over_both},
+    kinds::{Kind, Stream, ends, over_all},
 };
 use std::{
     io::{ErrorKind, Result},
@@ -48,7 +48,7 @@ async fn refused(stream: &mut Stream) -> ErrorKind {
 
 #[tokio::test]
 async fn flushed_bytes_arrive_after_a_drop() {
-    over_both(100, async |mut near, mut far| {
+    over_all(100, async |mut near, mut far| {
         near.write_all(b"bye").await.unwrap();
         near.flush().await.unwrap();
         drop(near);
@@ -59,7 +59,7 @@ async fn flushed_bytes_arrive_after_a_drop() {
 
 #[tokio::test]
 async fn bytes_behind_a_closed_window_arrive_after_a_drop() {
-    over_both(3, async |mut near, mut far| {
+    over_all(3, async |mut near, mut far| {
         let (block, mut written) = (vec![7; 100_000], 0);
         while let Ok(count) = timeout(Duration::from_millis(300), near.write(&block)).await {
             written += count.unwrap();

@@ -1,6 +1,6 @@
 //! yamux: substreams over one stream, which ends with a frame that says so.
 
-use crate::{kinds::over_both, made_up};
+use crate::{kinds::over_all, made_up};
 use futures_util::{AsyncReadExt, AsyncWriteExt, future::poll_fn};
 use tokio::sync::oneshot;
 use tokio_util::compat::TokioAsyncReadCompatExt;
@@ -10,7 +10,7 @@ const SUBSTREAMS: usize = 100;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_substreams_end_with_their_stream() {
-    over_both(5, async |near, far| {
+    over_all(5, async |near, far| {
         let mut server = Connection::new(far.compat(), Config::default(), Mode::Server);
         let serving = tokio::spawn(async move {
             let mut answered = Vec::new();

@@ -1,7 +1,7 @@
 //! The client of redis, and a server of its protocol (RESP): the last command is answered, and then
 //! the server ends the stream.
 
-use crate::kinds::{Stream, over_both};
+use crate::kinds::{Stream, over_all};
 use redis::{AsyncCommands, RedisConnectionInfo, aio::MultiplexedConnection};
 use std::collections::HashMap;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream};
@@ -56,7 +56,7 @@ async fn serve(far: Stream) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_command_is_answered_before_the_end() {
-    over_both(20, async |near, far| {
+    over_all(20, async |near, far| {
         let serving = tokio::spawn(serve(far));
         let wishes = RedisConnectionInfo::default();
         let opened = MultiplexedConnection::new_with_config(&wishes, near, Default::default());

@@ -1,7 +1,7 @@
 //! tarpc, whose client ends by dropping the stream.
 
 use crate::{
-    kinds::{Stream, over_both},
+    kinds::{Stream, over_all},
     made_up,
 };
 use futures_util::StreamExt;
@@ -39,7 +39,7 @@ where
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_are_answered_until_the_client_is_dropped() {
-    over_both(5, async |near, far| {
+    over_all(5, async |near, far| {
         let serving = tokio::spawn(async move {
             let answers = BaseChannel::with_defaults(transport(far)).execute(Server.serve());
             answers.for_each_concurrent(None, |answer| answer).await;

@@ -2,7 +2,7 @@
 //! then the connection by a message.
 
 use crate::{
-    kinds::{Stream, over_both},
+    kinds::{Stream, over_all},
     made_up,
 };
 use russh::{
@@ -68,7 +68,7 @@ async fn serve(far: Stream) -> Result<(), russh::Error> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commands_end_with_their_status_and_the_connection() {
-    over_both(5, async |near, far| {
+    over_all(5, async |near, far| {
         let serving = tokio::spawn(serve(far));
         let mut client = client::connect_stream(Arc::default(), near, Client).await.unwrap();
         assert!(client.authenticate_none("rails").await.unwrap().success());

@@ -1,7 +1,7 @@
 //! rustls inside a stream: its end is a message of its own, and a stream that ends without it was
 //! cut.
 
-use crate::kinds::{Stream, over_both};
+use crate::kinds::{Stream, over_all};
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
     pki_types::{PrivateKeyDer, ServerName},
@@ -25,7 +25,7 @@ async fn open(near: Stream, far: Stream) -> (client::TlsStream<Stream>, server::
 
 #[tokio::test]
 async fn each_end_of_tls_is_told_of_the_other() {
-    over_both(20, async |near, far| {
+    over_all(20, async |near, far| {
         let (mut client, mut server) = open(near, far).await;
         let ask = async {
             client.write_all(&[7; 200_000]).await.unwrap();
@@ -48,7 +48,7 @@ async fn each_end_of_tls_is_told_of_the_other() {
 
 #[tokio::test]
 async fn tls_that_is_dropped_without_its_end_was_cut() {
-    over_both(20, async |near, far| {
+    over_all(20, async |near, far| {
         let (mut client, mut server) = open(near, far).await;
         // The server's tickets are read, or TCP resets the connection over them.
         server.write_all(b"?").await.unwrap();

@@ -1,6 +1,6 @@
 //! tungstenite: a close is answered by a close, and then the server ends the stream.
 
-use crate::kinds::{Stream, over_both};
+use crate::kinds::{Stream, over_all};
 use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::{
     WebSocketStream, accept_async, client_async,
@@ -37,7 +37,7 @@ async fn expect_the_answer(mut socket: WebSocketStream<Stream>) {
 
 #[tokio::test]
 async fn a_client_that_closes_is_answered() {
-    over_both(30, async |near, far| {
+    over_all(30, async |near, far| {
         let (mut client, server) = open(near, far).await;
         let talk = async {
             for length in [0, 1, 70_000] {
@@ -55,7 +55,7 @@ async fn a_client_that_closes_is_answered() {
 
 #[tokio::test]
 async fn a_server_that_closes_is_answered() {
-    over_both(30, async |near, far| {
+    over_all(30, async |near, far| {
         let (client, mut server) = open(near, far).await;
         let talk = async {
             server.send(Message::text("that was all")).await.unwrap();

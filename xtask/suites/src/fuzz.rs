@@ -162,7 +162,7 @@ impl Fuzzer {
                                 println!("fuzz {target:<18} ok      {line}");
                             }
                             Err(error) => {
-                                tally.failed += 1;
+                                tally.fail(format!("cargo xtask fuzz {target}"));
                                 println!("fuzz {target:<18} FAILED  {error:#}");
                             }
                         }

@@ -1,6 +1,7 @@
 //! `cargo xtask lab`: the tests that need the two-socket guest.
 
 use crate::{
+    harness::Harness,
     programs::{Program, arguments, build},
     runs,
     setup::{Purpose, setup},
@@ -114,7 +115,7 @@ fn run_all(runs: &[Run], out: &mut dyn Write) -> Result<Tally> {
     for run in runs {
         tally.add(match run.place {
             Place::Guest => in_guest(run, out)?,
-            Place::Here => runs::run(&mut run.program.ignored(&run.tests), out)?,
+            Place::Here => runs::run_program(&run.program.name(), &mut run.program.ignored(&run.tests), out)?,
         });
     }
     Ok(tally)
@@ -136,13 +137,13 @@ fn in_guest(run: &Run, out: &mut dyn Write) -> Result<Tally> {
     let words = std::iter::once(program.executable.clone().into_os_string()).chain(arguments(tests));
     writeln!(out, "\n$ (guest) {} --ignored, {} tests", program.executable.display(), tests.len())?;
     let start = Instant::now();
-    let mut tally = Tally::default();
+    let mut harness = Harness::default();
     let mut failed = None;
     let answer = builder.build()?.run(words, |line| {
         if let Err(error) = out.write_all(line).and_then(|()| out.flush()) {
             failed = Some(error);
         }
-        tally.add(Tally::parse(String::from_utf8_lossy(line).trim_end()).unwrap_or_default());
+        harness.read(&String::from_utf8_lossy(line));
     });
     if let Some(error) = failed {
         return Err(error.into());
@@ -153,7 +154,8 @@ fn in_guest(run: &Run, out: &mut dyn Write) -> Result<Tally> {
     {
         writeln!(out, "(QEMU crashed in {} earlier boots of it)", status.crashed_boots())?;
     }
-    let (tally, wrong) = whole(tally, tests, &answer.map(|status| status.code()));
+    let name = program.name();
+    let (tally, wrong) = whole(harness.end(&name), &name, tests, &answer.map(|status| status.code()));
     if let Some(wrong) = wrong {
         writeln!(out, "FAILED: {wrong}")?;
     }
@@ -162,16 +164,22 @@ fn in_guest(run: &Run, out: &mut dyn Write) -> Result<Tally> {
 
 /// Every test that was asked for counts: one that the program or the guest died before is a failed
 /// one.
-fn whole(mut tally: Tally, tests: &[String], answer: &Result<u8, GuestError>) -> (Tally, Option<String>) {
+fn whole(
+    mut tally: Tally,
+    program: &str,
+    tests: &[String],
+    answer: &Result<u8, GuestError>,
+) -> (Tally, Option<String>) {
     let wrong = match answer {
         Ok(0) => None,
         Ok(code) => Some(format!("the test program ended with status {code}")),
         Err(error) => Some(format!("{error}{}", cause(error))),
     };
-    let asked = tests.len() as u64;
-    tally.failed += asked.saturating_sub(tally.passed + tally.failed);
-    if wrong.is_some() && tally.failed == 0 {
-        tally.failed = 1;
+    for _ in tally.passed + tally.failed..tests.len() as u64 {
+        tally.fail(format!("{program}: a test that did not end in the guest"));
+    }
+    if let Some(wrong) = wrong.as_ref().filter(|_| tally.failed == 0) {
+        tally.fail(format!("{program}: {wrong}"));
     }
     (tally, wrong)
 }
@@ -225,13 +233,20 @@ mod tests {
     #[test]
     fn every_test_counts_when_a_guest_fails() {
         let tests = names(&["a", "b", "c"]);
-        let tally = |passed, failed| Tally { passed, failed, ignored: 0 };
+        let whole = |passed, failed, answer: Result<u8, GuestError>| {
+            let tally = Tally { passed, failed, ..Tally::default() };
+            let whole = whole(tally, "p", &tests, &answer).0;
+            (whole.passed, whole.failed, whole.failures)
+        };
         let lost = || Err(GuestError::NoCache);
-        assert_eq!(whole(tally(3, 0), &tests, &Ok(0)).0, tally(3, 0));
-        assert_eq!(whole(tally(2, 1), &tests, &Ok(101)).0, tally(2, 1));
-        assert_eq!(whole(tally(0, 0), &tests, &Ok(134)).0, tally(0, 3));
-        assert_eq!(whole(tally(0, 0), &tests, &lost()).0, tally(0, 3));
-        assert_eq!(whole(tally(2, 0), &tests, &Ok(0)).0, tally(2, 1));
-        assert_eq!(whole(tally(3, 0), &tests, &lost()).0, tally(3, 1));
+        let unended = |count| vec!["p: a test that did not end in the guest".to_owned(); count];
+        assert_eq!(whole(3, 0, Ok(0)), (3, 0, vec![]));
+        // The program has named that one.
+        assert_eq!(whole(2, 1, Ok(101)), (2, 1, vec![]));
+        assert_eq!(whole(0, 0, Ok(134)), (0, 3, unended(3)));
+        assert_eq!(whole(0, 0, lost()), (0, 3, unended(3)));
+        assert_eq!(whole(2, 0, Ok(0)), (2, 1, unended(1)));
+        let (passed, failed, failures) = whole(3, 0, lost());
+        assert_eq!((passed, failed, failures.len()), (3, 1, 1));
     }
 }

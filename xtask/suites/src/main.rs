@@ -6,6 +6,7 @@
 
 mod circles;
 mod fuzz;
+mod harness;
 mod lab;
 mod plan;
 mod programs;
@@ -47,8 +48,8 @@ enum Command {
     /// and run as root only. Tests named guest_* and boots_* need the two-socket guest, as
     /// `lab` does. Tests named captured_* read captured machines, from the folder that
     /// RAILS_CAPTURES names or else from shared/topologies beside the checkout. Tests named z3_*
-    /// have z3 check proofs. Tests named cuda_* need a CUDA device. The last line is `N passed, N
-    /// failed, N skipped`.
+    /// have z3 check proofs. Tests named cuda_* need a CUDA device. At the end, a line `FAILED:
+    /// PROGRAM: TEST` names each failed test, and the last line is `N passed, N failed, N skipped`.
     Test {
         /// Repeat more of the randomised tests: 100,000 seeds, a minute for each fuzz target, a
         /// soak of ten minutes, and RAILS_RUNS=20 for the tests that heed it. It takes

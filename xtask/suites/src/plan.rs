@@ -14,6 +14,13 @@ pub(crate) enum Need {
     Qemu,
     Busybox,
     Kmod,
+    Curl,
+    Git,
+    Iperf3,
+    Nginx,
+    Redis,
+    Rsync,
+    Sshd,
 }
 
 impl Need {
@@ -31,6 +38,13 @@ impl Need {
             Self::Qemu => "QEMU for x86_64",
             Self::Busybox => "busybox, statically linked",
             Self::Kmod => "kmod (depmod and modprobe)",
+            Self::Curl => "curl",
+            Self::Git => "git with its daemon",
+            Self::Iperf3 => "iperf3",
+            Self::Nginx => "nginx",
+            Self::Redis => "redis with its benchmark",
+            Self::Rsync => "rsync",
+            Self::Sshd => "OpenSSH's server and client",
         }
     }
 }
@@ -84,6 +98,19 @@ impl Manager {
             (Self::Apt | Self::Zypper, Need::Busybox) => &["busybox-static"],
             (_, Need::Busybox) => &["busybox"],
             (_, Need::Kmod) => &["kmod"],
+            (_, Need::Curl) => &["curl"],
+            (Self::Dnf | Self::Zypper, Need::Git) => &["git", "git-daemon"],
+            (_, Need::Git) => &["git"],
+            (Self::Zypper, Need::Iperf3) => &["iperf"],
+            (_, Need::Iperf3) => &["iperf3"],
+            (Self::Apt, Need::Nginx) => &["nginx-light"],
+            (_, Need::Nginx) => &["nginx"],
+            (Self::Apt, Need::Redis) => &["redis-server"],
+            (_, Need::Redis) => &["redis"],
+            (_, Need::Rsync) => &["rsync"],
+            (Self::Apt, Need::Sshd) => &["openssh-server", "openssh-client"],
+            (Self::Dnf, Need::Sshd) => &["openssh-server", "openssh-clients"],
+            (_, Need::Sshd) => &["openssh"],
         }
     }
 
@@ -91,7 +118,8 @@ impl Manager {
     fn commands(self, needs: &[Need]) -> Vec<Vec<&'static str>> {
         let (refresh, mut install): (Option<Vec<_>>, Vec<_>) = match self {
             Self::Apt => {
-                let apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"];
+                // The run level of one user: no package starts a service (invoke-rc.d(8)).
+                let apt = ["env", "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1", "apt-get"];
                 (
                     Some([&apt[..], &["update"]].concat()),
                     [&apt[..], &["install", "-y", "--no-install-recommends"]].concat(),
@@ -177,8 +205,8 @@ mod tests {
         assert_eq!(
             lines(Manager::Apt, Privilege::Root),
             [
-                "env DEBIAN_FRONTEND=noninteractive apt-get update",
-                "env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
+                "env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get update",
+                "env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y --no-install-recommends \
                  pkg-config libhwloc-dev libudev-dev",
             ]
         );

@@ -39,8 +39,19 @@ impl Program {
 
     /// Whether it is built from this file or folder of `tests/`.
     pub(crate) fn is_called(&self, name: &str) -> bool {
+        self.stem() == name
+    }
+
+    /// The program's name for people: the folder of its package, and the file or folder of
+    /// `tests/`.
+    pub(crate) fn name(&self) -> String {
+        format!("{} {}", self.folder.file_name().unwrap_or_default().display(), self.stem())
+    }
+
+    /// The name of the executable, without the hash at its end.
+    fn stem(&self) -> String {
         let file = self.executable.file_name().unwrap_or_default().to_string_lossy();
-        file.rsplit_once('-').is_some_and(|(stem, _)| stem == name)
+        file.rsplit_once('-').map_or(&*file, |(stem, _)| stem).to_owned()
     }
 }
 
@@ -104,7 +115,9 @@ mod tests {
             )
         };
         let expected = Program { executable: "/w/target/debug/deps/a-1".into(), folder: "/w/crates/a".into() };
-        assert_eq!(program(&artifact(true, r#""/w/target/debug/deps/a-1""#)).unwrap(), Some(expected));
+        assert_eq!(program(&artifact(true, r#""/w/target/debug/deps/a-1""#)).unwrap(), Some(expected.clone()));
+        assert_eq!(expected.name(), "a a");
+        assert!(expected.is_called("a") && !expected.is_called("a-1"));
         assert_eq!(program(&artifact(false, r#""/w/target/debug/a""#)).unwrap(), None);
         assert_eq!(program(&artifact(false, "null")).unwrap(), None);
         assert_eq!(program(r#"{"reason":"build-finished","success":true}"#).unwrap(), None);

@@ -6,7 +6,11 @@ use crate::{
 };
 use anyhow::{Result, bail};
 use rails_lab::guest::Tool;
-use std::process::{Command, Stdio};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
 
 /// The purpose of setting the system up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +23,8 @@ pub(crate) enum Purpose {
     Namespaces,
     /// To check proofs.
     Proofs,
+    /// To run other people's programs.
+    Programs,
     /// To boot the two-socket guest and make namespaces in it.
     Guest,
 }
@@ -30,6 +36,10 @@ pub(crate) fn setup(purpose: Purpose) -> Result<()> {
         return Ok(());
     }
     println!("missing: {}", names(&missing));
+    if purpose == Purpose::Programs && Path::new(SYSTEMD).exists() {
+        // It starts the services of a package, whose ports would then be open to everyone.
+        bail!("missing: {}; to install them would start services on this system", names(&missing));
+    }
     match plan(&missing, manager(), privilege()?) {
         Plan::Nothing => Ok(()),
         Plan::Install(commands) => {
@@ -72,6 +82,7 @@ fn missing(purpose: Purpose) -> Vec<Need> {
         Purpose::Fuzz => &FUZZ,
         Purpose::Namespaces => &NAMESPACES,
         Purpose::Proofs => &PROOFS,
+        Purpose::Programs => &PROGRAMS,
         Purpose::Guest => &GUEST,
     };
     needs.iter().copied().filter(|need| !is_there(*need)).collect()
@@ -90,7 +101,23 @@ fn is_there(need: Need) -> bool {
         Need::Qemu => Tool::Qemu.find().is_some(),
         Need::Busybox => Tool::StaticBusybox.find().is_some(),
         Need::Kmod => Tool::Depmod.find().is_some() && Tool::Modprobe.find().is_some(),
+        Need::Curl => has_program("curl"),
+        Need::Git => has_program("git") && has_program("git-daemon"),
+        Need::Iperf3 => has_program("iperf3"),
+        Need::Nginx => has_program("nginx"),
+        Need::Redis => has_program("redis-server") && has_program("redis-benchmark"),
+        Need::Rsync => has_program("rsync"),
+        Need::Sshd => ["sshd", "ssh", "scp", "ssh-keygen"].into_iter().all(has_program),
     }
+}
+
+/// Whether a program is in a folder of `PATH`, or in one of the system's services. Some of them
+/// cannot be asked: they would start.
+fn has_program(name: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders =
+        env::split_paths(&path).chain(["/usr/sbin", "/usr/lib/git-core", "/usr/libexec/git-core"].map(PathBuf::from));
+    folders.map(|folder| folder.join(name)).any(|file| file.is_file())
 }
 
 fn manager() -> Option<Manager> {
@@ -117,6 +144,9 @@ const FUZZ: [Need; 5] = [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Comp
 const NAMESPACES: [Need; 7] =
     [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler, Need::CxxCompiler, Need::Iproute, Need::Lstopo];
 const PROOFS: [Need; 1] = [Need::Z3];
+const PROGRAMS: [Need; 7] = [Need::Curl, Need::Git, Need::Iperf3, Need::Nginx, Need::Redis, Need::Rsync, Need::Sshd];
+/// Where systemd is the first process (sd_booted(3)).
+const SYSTEMD: &str = "/run/systemd/system";
 const GUEST: [Need; 10] = [
     Need::PkgConfig,
     Need::Hwloc,

@@ -5,7 +5,7 @@ use crate::{
     fuzz::{Build, Fuzzer},
     lab,
     programs::{Program, build},
-    runs::{HERE, SUITES, WITHOUT_HWLOC, run},
+    runs::{HERE, SUITES, WITHOUT_HWLOC, run, run_program},
     setup::{Purpose, setup},
     shell::{self, Exit, SUDO, cargo, root, succeeds},
     tally::{Tally, Total},
@@ -114,6 +114,7 @@ fn everything(
     let lstopo = succeeds("lstopo", &["--version"]);
     let cuda = has_cuda();
     let proofs = setup(Purpose::Proofs);
+    let others = root.then(|| setup(Purpose::Programs));
     let guest = lab::ready();
     let (fuzz_build, fuzz_seconds) = tier.fuzz;
     let programs = build(HERE)?;
@@ -131,6 +132,9 @@ fn everything(
         total.add_plain(run(&mut plain, out)?);
         if root {
             total.add_later(run(&mut with_runs(tier, ignored(HERE, "netns_")), out)?);
+            if matches!(others, Some(Ok(()))) {
+                total.add_later(run(&mut ignored(HERE, "programs_"), out)?);
+            }
         }
         let guests =
             guest.is_ok().then(|| scope.spawn(|| buffered(|out| lab::of_programs(&programs, tier.is_long, out))));
@@ -154,7 +158,9 @@ fn everything(
             Ok(tally) => total.add_plain(tally),
             Err(error) => {
                 println!("FAILED: the fuzz targets did not run: {error:#}");
-                total.add_plain(Tally { passed: 0, failed: 1, ignored: 0 });
+                let mut failed = Tally::default();
+                failed.fail("cargo xtask fuzz: the targets did not run");
+                total.add_plain(failed);
             }
         }
         if let Some(guests) = guests {
@@ -168,8 +174,12 @@ fn everything(
         Ok(())
     })?;
     if let Some(minutes) = tier.soak_minutes.filter(|_| root) {
-        let passed = shell::rails_bench("soak", ["--minutes", minutes])? == Exit::SUCCESS;
-        total.add_plain(Tally { passed: passed.into(), failed: (!passed).into(), ignored: 0 });
+        let mut soak = Tally::default();
+        match shell::rails_bench("soak", ["--minutes", minutes])? {
+            Exit::SUCCESS => soak.passed = 1,
+            _ => soak.fail(format!("cargo xtask soak --minutes {minutes}")),
+        }
+        total.add_plain(soak);
     }
 
     if !tier.is_long {
@@ -178,6 +188,13 @@ fn everything(
     if !root {
         notes
             .push(format!("SKIPPED: tests named netns_* need root (network namespaces); run: {SUDO} cargo xtask test"));
+    }
+    match others {
+        None => notes.push(format!("SKIPPED: tests named programs_* need root; run: {SUDO} cargo xtask test")),
+        Some(Err(error)) => {
+            notes.push(format!("SKIPPED: tests named programs_* need other people's programs ({error:#})"));
+        }
+        Some(Ok(())) => {}
     }
     if let Err(error) = guest {
         notes.push(format!(
@@ -223,13 +240,12 @@ fn drawn(tier: &Tier, programs: &[Program], out: &mut dyn Write) -> Result<Tally
         let program = program.with_context(|| format!("there is no test program `{name}`"))?;
         let mut command = Command::new("timeout");
         command.arg(tier.longest).arg(&program.executable).arg(module).current_dir(&program.folder);
-        tally.add(run(idle(&command).env("RAILS_SEEDS", seeds), out)?);
+        tally.add(run_program(&program.name(), idle(&command).env("RAILS_SEEDS", seeds), out)?);
     }
     Ok(tally)
 }
 
-/// The command as one that runs only while no other does (sched(7), `SCHED_IDLE`), with all that it
-/// says in one output.
+/// The command as one that runs only while no other does (sched(7), `SCHED_IDLE`).
 fn idle(command: &Command) -> Command {
     let mut idle = Command::new("sh");
     idle.args(["-c", IDLE, "sh"]).arg(command.get_program()).args(command.get_args());
@@ -291,7 +307,7 @@ fn ignored(suite: &[&str], name: &str) -> Command {
 /// How many tests a program runs at a time: by itself one for each processor.
 const THREADS: &str = "RUST_TEST_THREADS";
 /// Without chrt(1), which util-linux has, the lowest share is all there is.
-const IDLE: &str = "chrt --idle 0 true 2>/dev/null && exec chrt --idle 0 \"$@\" 2>&1; exec nice -n 19 \"$@\" 2>&1";
+const IDLE: &str = "chrt --idle 0 true 2>/dev/null && exec chrt --idle 0 \"$@\"; exec nice -n 19 \"$@\"";
 
 #[cfg(test)]
 mod tests {
@@ -301,7 +317,8 @@ mod tests {
     #[test]
     fn a_run_that_dies_counts_as_failed() {
         let tally = run(Command::new("sh").args(["-c", "exit 101"]), &mut Vec::new()).unwrap();
-        assert_eq!(tally, Tally { passed: 0, failed: 1, ignored: 0 });
+        let named = "sh -c exit 101: it ended without naming a failed test (exit status: 101)";
+        assert_eq!((tally.passed, tally.failed, tally.failures), (0, 1, vec![named.to_owned()]));
     }
 
     #[test]
@@ -310,7 +327,7 @@ mod tests {
         command.args(["-c", "echo \"$0 $KEPT\"; echo 'test result: ok. 2 passed; 0 failed; 1 ignored' >&2", "a b"]);
         let mut idle = idle(command.env("KEPT", "here"));
         let (out, tally) = buffered(|out| run(&mut idle, out));
-        assert_eq!(tally.unwrap(), Tally { passed: 2, failed: 0, ignored: 1 });
+        assert_eq!(tally.unwrap(), Tally { passed: 2, ignored: 1, ..Tally::default() });
         assert!(String::from_utf8(out).unwrap().contains("\na b here\ntest result"));
     }
 

@@ -3,11 +3,13 @@
 use std::fmt;
 
 /// How many tests one or several test programs ran.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
     pub(crate) ignored: u64,
+    /// The failed tests, each with its program.
+    pub(crate) failures: Vec<String>,
 }
 
 impl Tally {
@@ -16,7 +18,14 @@ impl Tally {
         let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
         let mut counts = counts.split(';').map(str::trim);
         let mut next = |word: &str| counts.next()?.strip_suffix(word)?.trim_end().parse().ok();
-        Some(Self { passed: next("passed")?, failed: next("failed")?, ignored: next("ignored")? })
+        let (passed, failed, ignored) = (next("passed")?, next("failed")?, next("ignored")?);
+        Some(Self { passed, failed, ignored, failures: Vec::new() })
+    }
+
+    /// Adds a failed test.
+    pub(crate) fn fail(&mut self, test: impl Into<String>) {
+        self.failed += 1;
+        self.failures.push(test.into());
     }
 
     /// Adds the tests of another program.
@@ -24,15 +33,17 @@ impl Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.ignored += other.ignored;
+        self.failures.extend(other.failures);
     }
 }
 
 /// All runs together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Total {
     passed: u64,
     failed: u64,
     skipped: u64,
+    failures: Vec<String>,
 }
 
 impl Total {
@@ -42,6 +53,7 @@ impl Total {
         self.passed += run.passed;
         self.failed += run.failed;
         self.skipped += run.ignored;
+        self.failures.extend(run.failures);
     }
 
     /// Adds a run of tests that an earlier run left out.
@@ -49,16 +61,20 @@ impl Total {
         self.passed += run.passed;
         self.failed += run.failed;
         self.skipped = self.skipped.saturating_sub(run.passed + run.failed);
+        self.failures.extend(run.failures);
     }
 
-    pub(crate) fn has_failed(self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.failed > 0
     }
 }
 
-/// The closing line of the test runner.
+/// The end of the test runner's output: a line for each failed test, and the line of counts.
 impl fmt::Display for Total {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for failure in &self.failures {
+            writeln!(formatter, "FAILED: {failure}")?;
+        }
         write!(formatter, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
     }
 }
@@ -70,9 +86,9 @@ mod tests {
     #[test]
     fn the_harness_line_is_read() {
         let ok = "test result: ok. 16 passed; 0 failed; 11 ignored; 0 measured; 2 filtered out; finished in 0.08s";
-        assert_eq!(Tally::parse(ok), Some(Tally { passed: 16, failed: 0, ignored: 11 }));
+        assert_eq!(Tally::parse(ok), Some(Tally { passed: 16, failed: 0, ignored: 11, failures: Vec::new() }));
         let failed = "test result: FAILED. 0 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out";
-        assert_eq!(Tally::parse(failed), Some(Tally { passed: 0, failed: 2, ignored: 0 }));
+        assert_eq!(Tally::parse(failed), Some(Tally { passed: 0, failed: 2, ignored: 0, failures: Vec::new() }));
     }
 
     #[test]
@@ -92,9 +108,12 @@ mod tests {
     #[test]
     fn a_test_that_runs_later_is_not_skipped() {
         let mut total = Total::default();
-        total.add_plain(Tally { passed: 5, failed: 0, ignored: 4 });
-        total.add_later(Tally { passed: 2, failed: 1, ignored: 0 });
-        assert_eq!(total.to_string(), "7 passed, 1 failed, 1 skipped");
+        total.add_plain(Tally { passed: 5, ignored: 4, ..Tally::default() });
+        assert!(!total.has_failed());
+        let mut later = Tally { passed: 2, ..Tally::default() };
+        later.fail("-p x --lib: bad");
+        total.add_later(later);
+        assert_eq!(total.to_string(), "FAILED: -p x --lib: bad\n7 passed, 1 failed, 1 skipped");
         assert!(total.has_failed());
     }
 }

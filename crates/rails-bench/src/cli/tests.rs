@@ -21,8 +21,10 @@ fn table<'a>(commands: impl Iterator<Item = &'a clap::Command>) -> String {
 fn document_of_the_commands_is_generated() {
     let of_the_laboratory = <crate::lab::Command as Subcommand>::has_subcommand;
     let all = Cli::command();
-    let (laboratory, usual): (Vec<_>, Vec<_>) =
-        all.get_subcommands().partition(|command| of_the_laboratory(command.get_name()));
+    let (laboratory, usual): (Vec<_>, Vec<_>) = all
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+        .partition(|command| of_the_laboratory(command.get_name()));
     let document = format!(
         "# Commands of rails-bench\n\n`rails-bench COMMAND --help` lists the options of each.\n\n{}\n\
          Those of the laboratory take the feature `lab`: they make network namespaces, emulate paths and machines, and\n\

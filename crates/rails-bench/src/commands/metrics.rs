@@ -9,11 +9,29 @@ pub(super) struct MetricsArgs {
     /// Write the statistics of each stream and its lanes to this file when it ends, in place of the
     /// last, as text for Prometheus; `-` is stdout
     #[cfg(feature = "prometheus")]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["plain", "mptcp", "ping"])]
+    #[arg(long, value_name = "FILE")]
     prometheus: Option<std::path::PathBuf>,
 }
 
 impl MetricsArgs {
+    /// Refuses `--prometheus` for a measurement without such statistics.
+    #[cfg(feature = "prometheus")]
+    pub(super) fn ensure_none(&self) -> Result<()> {
+        match &self.prometheus {
+            None => Ok(()),
+            Some(_) => Err(crate::exit::Helped::usage(
+                "--prometheus: only a striped stream has statistics",
+                "leave it out, or --plain, --mptcp and --ping",
+            )),
+        }
+    }
+
+    /// Does nothing: this build is without Prometheus.
+    #[cfg(not(feature = "prometheus"))]
+    pub(super) fn ensure_none(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Writes the statistics to the destination of `--prometheus`, if it was given.
     #[cfg(feature = "prometheus")]
     pub(super) fn write(&self, stats: Option<&StreamStats>) -> Result<()> {

@@ -2,12 +2,18 @@
 
 pub(crate) mod demo;
 pub(crate) mod doctor;
+mod door;
+pub(crate) mod forward;
+pub(crate) mod gate;
 mod metrics;
 pub(crate) mod ping;
+pub(crate) mod pipe;
 pub(crate) mod plan;
 pub(crate) mod probe;
 pub(crate) mod rails;
 pub(crate) mod recv;
+pub(crate) mod redirect;
+pub(crate) mod run;
 pub(crate) mod send;
 pub(crate) mod serve;
 pub(crate) mod stream;

@@ -1,26 +1,21 @@
-//! Round trips: `stream --ping` and `serve --ping`.
+//! Round trips: `stream --ping`, and the answers of `serve`.
 
 use crate::{
-    admission::{Admission, MessageListener, is_passed_over},
-    endpoint::{Endpoint, Remotes, StreamArgs, not_listening, say_listening, socket},
-    exit::{Exit, explain},
+    conversation::{Call, Carrier, Door, Guest, Reply, Token},
     measure::{
+        flows::{Flow, Listeners},
         latency::{self, RoundTrips},
-        mptcp,
     },
-    print,
-    purpose::{self, GreetingChannel, InMessages, Purpose},
-    reset::MessageStream,
-    stop::Stop,
     thread,
-    tls::TlsArgs,
 };
 use anyhow::{Context, Result};
-use rails_multirail::{LaneAddress, MultiRailMessages, MultiRailStream, Rail, StreamOptions};
-use rails_net::{TcpLane, TcpTransport};
+use rails_multirail::{MultiRailMessages, Rail, Rails, RecvStream, SendStream, StreamOptions};
 use serde::Serialize;
 use std::{fmt, sync::OnceLock};
-use tokio::{net::TcpStream, runtime::Runtime};
+use tokio::{
+    io::{Join, join},
+    runtime::Runtime,
+};
 
 /// The runtime of the application's task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, clap::ValueEnum)]
@@ -75,240 +70,104 @@ impl fmt::Display for Application {
     }
 }
 
-/// The carrier of messages.
-#[derive(Debug)]
-pub(super) enum Over {
-    /// A plain flow to the first address.
-    Plain(Box<TcpTransport>),
-    /// One socket of the kernel's MPTCP to the first address, with this congestion control.
-    Mptcp(Option<String>),
-    /// The bytes of a stream.
-    Bytes,
+/// The channel of round trips.
+pub(super) enum Channel {
+    /// A plain flow or an MPTCP socket.
+    Flow(Flow),
+    /// A stream of the session.
+    Stream(Box<Join<RecvStream, SendStream>>),
     /// The messages of a stream.
-    Messages,
+    Messages(MultiRailMessages),
 }
 
-impl Over {
-    /// The carrier that the flags choose. Must be called inside a runtime, because TCP's options
-    /// are tried on a socket.
-    pub(super) fn chosen<T: TlsArgs>(
-        options: &StreamArgs<T>,
-        plain: bool,
-        mptcp: bool,
-        messages: bool,
-    ) -> Result<Self> {
-        Ok(match (plain, mptcp, messages) {
-            (true, ..) => Self::Plain(Box::new(options.tcp()?)),
-            (_, true, _) => Self::Mptcp(options.congestion().map(str::to_owned)),
-            (.., true) => Self::Messages,
-            _ => Self::Bytes,
+impl Channel {
+    /// The two directions of a stream as a channel.
+    pub(super) fn stream((writing, reading): (SendStream, RecvStream)) -> Self {
+        Self::Stream(Box::new(join(reading, writing)))
+    }
+
+    async fn ask(self, sizes: &[u32], count: u32) -> Result<Vec<RoundTrips>> {
+        Ok(match self {
+            Self::Flow(mut flow) => latency::ask(flow.get_mut(), sizes, count).await?,
+            Self::Stream(mut stream) => latency::ask(&mut stream, sizes, count).await?,
+            Self::Messages(mut messages) => {
+                let figures = latency::ask_messages(&mut messages, sizes, count).await?;
+                messages.close().await?;
+                figures
+            }
+        })
+    }
+
+    async fn answer(self) -> Result<u64> {
+        Ok(match self {
+            Self::Flow(mut flow) => latency::answer(flow.get_mut()).await?,
+            Self::Stream(mut stream) => latency::answer(&mut stream).await?,
+            Self::Messages(mut messages) => {
+                let answered = latency::answer_messages(&mut messages).await?;
+                messages.close().await?;
+                answered
+            }
         })
     }
 }
 
-/// Sends messages of each length, and prints the times of the round trips.
+/// Sends messages of each length, and gives the times of the round trips.
 pub(super) async fn ask(
-    endpoint: &Endpoint,
-    remotes: &Remotes,
-    over: Over,
+    call: &mut Call,
+    channel: Channel,
     application: Application,
-    (sizes, count): (&[u32], u32),
-    json: bool,
-    mut stop: Stop,
-) -> Result<Exit> {
-    let (sizes, rail) = (sizes.to_vec(), first(endpoint)?);
-    let figures = match over {
-        Over::Plain(tcp) => {
-            let remote = socket(&remotes.firsts()[0])?;
-            let from = tcp.local(rail.local_end());
-            let asked = application.run(rail, async move {
-                let mut lane = from.connect(remote).await?;
-                ask_socket(lane.get_mut(), &sizes, count).await
-            });
-            stop.or(async { asked.await.context("--to") }).await?
+    rails: &Rails,
+    sizes: Vec<u32>,
+    count: u32,
+) -> Result<Vec<RoundTrips>> {
+    let rail = rails.iter().next().context("no rails")?;
+    let asked = application.run(rail, async move { channel.ask(&sizes, count).await }).await;
+    let figures = asked.context("the stream failed")?;
+    let _answered: u64 = call.control.hear(MAX_ANSWERED).await?;
+    Ok(figures)
+}
+
+/// Sends the guest's messages back, to the end of the channel. Returns the number of messages.
+pub(super) async fn answer<L: Future<Output = Result<Listeners>>>(
+    guest: &mut Guest,
+    over: Carrier,
+    application: Application,
+    rails: &Rails,
+    listeners: impl FnOnce() -> L,
+) -> Result<u64> {
+    let rail = rails.iter().next().context("no rails")?;
+    let channel = match over {
+        Carrier::Stream => {
+            guest.control.say(&Reply::Begin).await?;
+            Channel::stream(guest.session.accept_bi().await?)
         }
-        Over::Mptcp(congestion) => {
-            let connecting = mptcp::connect(rail, socket(&remotes.firsts()[0])?, congestion);
-            let asked = application.run(rail, async move { ask_socket(&mut connecting.await?, &sizes, count).await });
-            stop.or(async { asked.await.context("--to") }).await?
-        }
-        Over::Bytes | Over::Messages => {
-            let by_messages = matches!(over, Over::Messages);
-            let (stream, _) = if by_messages {
-                endpoint.connect(remotes, Purpose::Ask, &mut stop).await?
-            } else {
-                endpoint.open(remotes, Purpose::Ask, &mut stop).await?
+        Carrier::Messages => {
+            let token = Token::random().context("no random numbers")?;
+            let mut claim = guest.messages.wait(token, 1);
+            guest.control.say(&Reply::Open(Door { port: None, token })).await?;
+            let messages = tokio::select! {
+                messages = claim.next() => messages,
+                left = guest.session.closed() => return Err(left).context("the peer opened no stream of messages"),
             };
-            let asked = application.run(rail, async move {
-                if by_messages {
-                    let ask = async |messages: &mut MultiRailMessages| {
-                        approach(&mut InMessages(messages)).await?;
-                        Ok(latency::ask_messages(messages, &sizes, count).await?)
-                    };
-                    let (figures, messages) = stop.unless_messages(MessageStream::new(stream)?, ask).await?;
-                    messages.close().await?;
-                    return anyhow::Ok(figures);
-                }
-                let ask = async |stream: &mut MultiRailStream| Ok(latency::ask(stream, &sizes, count).await?);
-                let (figures, stream) = stop.unless(stream, ask).await?;
-                stream.close().await?;
-                anyhow::Ok(figures)
-            });
-            asked.await.context("the stream failed")?
+            guest.control.say(&Reply::Begin).await?;
+            Channel::Messages(messages)
+        }
+        Carrier::Plain { .. } | Carrier::Mptcp => {
+            let listeners = listeners().await;
+            let listeners = guest.unless_refused(listeners).await?;
+            let mut flows = listeners.gather(guest, 1).await?;
+            guest.control.say(&Reply::Begin).await?;
+            Channel::Flow(flows.swap_remove(0).1)
         }
     };
-    if json {
-        print::result(format_args!("{}\n", serde_json::to_string(&figures)?))?;
-        return Ok(Exit::Done);
-    }
-    for one in &figures {
-        let (bytes, count, p50, p99) = (one.bytes, one.count, one.p50_us, one.p99_us);
-        print::result(format_args!("{bytes} bytes: {count} round trips, p50 {p50:.1} us, p99 {p99:.1} us\n"))?;
-    }
-    Ok(Exit::Done)
+    let answered = tokio::select! {
+        answered = application.run(rail, channel.answer()) => answered.context("the stream failed")?,
+        left = guest.session.closed() => return Err(left).context("the peer went away"),
+    };
+    // The asker closes the session when it knows that this end is done.
+    guest.control.say(&answered).await?;
+    Ok(answered)
 }
 
-/// Sends messages back: those of plain flows or of MPTCP to the first address, or those of streams.
-pub(super) async fn answer(
-    endpoint: &Endpoint,
-    addresses: &[LaneAddress],
-    over: Over,
-    application: Application,
-    once: bool,
-    mut stop: Stop,
-) -> Result<Exit> {
-    let mut source = Source::bind(endpoint, addresses, over, application).await?;
-    let ended = answer_all(&mut source, (application, first(endpoint)?), once, &mut stop).await;
-    source.close().await;
-    ended
-}
-
-async fn answer_all(source: &mut Source, on: (Application, &Rail), once: bool, stop: &mut Stop) -> Result<Exit> {
-    loop {
-        match source.answer_one(on, stop).await {
-            Ok(answered) => print::note(format_args!("answered {answered} messages")),
-            Err(error) if is_passed_over(&error, once) => {
-                explain(&error);
-                continue;
-            }
-            Err(error) => return Err(error),
-        }
-        if once {
-            return Ok(Exit::Done);
-        }
-    }
-}
-
-/// The source of messages.
-enum Source {
-    Plain(Admission<TcpLane>),
-    Mptcp(Admission<TcpStream>),
-    Bytes(Admission),
-    Messages(Admission<MessageStream>),
-}
-
-impl Source {
-    async fn bind(
-        endpoint: &Endpoint,
-        addresses: &[LaneAddress],
-        over: Over,
-        application: Application,
-    ) -> Result<Self> {
-        let rail = first(endpoint)?;
-        let tcp = match over {
-            Over::Plain(tcp) => tcp,
-            Over::Mptcp(congestion) => {
-                let bound = mptcp::Listener::bind(socket(&addresses[0])?, congestion.as_deref());
-                let bound = bound.map_err(|error| not_listening(error.into(), &addresses[..1]))?;
-                say_listening(&[bound.local_addr()?.into()]);
-                let guests = application.run(rail, async { bound.greeted(Purpose::Answer) });
-                return Ok(Self::Mptcp(guests.await?));
-            }
-            Over::Bytes => return Ok(Self::Bytes(Admission::of(endpoint.listen(addresses).await?, Purpose::Answer))),
-            Over::Messages => {
-                let listener = MessageListener(endpoint.listen(addresses).await?);
-                return Ok(Self::Messages(Admission::of(listener, Purpose::Answer)));
-            }
-        };
-        let address = socket(&addresses[0])?;
-        let bound = rail.runtime().spawn(async move { tcp.listen(address) }).await?;
-        let bound = bound.map_err(|error| not_listening(error.into(), &addresses[..1]))?;
-        say_listening(&[bound.local_addr().into()]);
-        let guests = application.run(rail, async { Ok(Admission::of(bound, Purpose::Answer)) });
-        Ok(Self::Plain(guests.await?))
-    }
-
-    async fn answer_one(&mut self, (application, rail): (Application, &Rail), stop: &mut Stop) -> Result<u64> {
-        let mut answering = stop.clone();
-        match self {
-            Self::Plain(guests) => {
-                let mut lane = stop.or(guests.next()).await?;
-                let answered = application.run(rail, async move { answer_socket(lane.get_mut()).await });
-                stop.or(answered).await
-            }
-            Self::Mptcp(guests) => {
-                let mut stream = stop.or(guests.next()).await?;
-                let answered = application.run(rail, async move { answer_socket(&mut stream).await });
-                stop.or(answered).await
-            }
-            Self::Messages(guests) => {
-                let conversation = stop.or(guests.next()).await?;
-                let answered = application.run(rail, async move {
-                    let answer = async |messages: &mut MultiRailMessages| {
-                        purpose::give_turn(&mut InMessages(messages)).await?;
-                        Ok(latency::answer_messages(messages).await?)
-                    };
-                    let (answered, messages) = answering.unless_messages(conversation, answer).await?;
-                    messages.close().await?;
-                    anyhow::Ok(answered)
-                });
-                answered.await
-            }
-            Self::Bytes(guests) => {
-                let stream = stop.or(guests.next()).await?;
-                let answered = application.run(rail, async move {
-                    let answer = async |stream: &mut MultiRailStream| {
-                        purpose::give_turn(stream).await?;
-                        Ok(latency::answer(stream).await?)
-                    };
-                    let (answered, stream) = answering.unless(stream, answer).await?;
-                    stream.close().await?;
-                    anyhow::Ok(answered)
-                });
-                answered.await
-            }
-        }
-    }
-
-    /// Resets the streams that still wait.
-    async fn close(self) {
-        match self {
-            Self::Plain(guests) => guests.reset_waiting().await,
-            Self::Mptcp(guests) => guests.reset_waiting().await,
-            Self::Bytes(guests) => guests.reset_waiting().await,
-            Self::Messages(guests) => guests.reset_waiting().await,
-        }
-    }
-}
-
-/// Asks over one socket.
-async fn ask_socket(stream: &mut TcpStream, sizes: &[u32], count: u32) -> Result<Vec<RoundTrips>> {
-    approach(stream).await?;
-    Ok(latency::ask(stream, sizes, count).await?)
-}
-
-/// Gives one socket its turn, and answers over it. Returns the number of messages.
-async fn answer_socket(stream: &mut TcpStream) -> Result<u64> {
-    purpose::give_turn(stream).await?;
-    Ok(latency::answer(stream).await?)
-}
-
-/// Greets the end that answers, and waits for its turn.
-async fn approach(stream: &mut impl GreetingChannel) -> Result<()> {
-    purpose::greet(stream, Purpose::Ask).await.map_err(|misfit| misfit.helped(Purpose::Ask))?;
-    Ok(purpose::await_turn(stream).await?)
-}
-
-fn first(endpoint: &Endpoint) -> Result<&Rail> {
-    endpoint.rails.iter().next().context("no rails")
-}
+/// The limit on the number of answers as text, in bytes.
+const MAX_ANSWERED: usize = 20;

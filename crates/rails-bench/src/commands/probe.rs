@@ -1,89 +1,106 @@
-//! `rails-bench probe`
+//! `probe`: the capacity of a path, and the other end of it in `serve`.
 
 use crate::{
-    endpoint::{Address, Remotes, addresses_of, say_listening},
-    exit::{Exit, Help, Helped, explain, help_for_connection},
+    conversation::{Call, Door, Guest, Reply, Request, Token},
+    endpoint::{Address, Endpoint, Remotes, StreamArgs},
+    exit::Exit,
     measure::path::{PathReport, Search, Trial},
+    placement::RailsArgs,
     print, rate,
-    secret::JoinArgs,
     stop::Stop,
     thread::block_on,
+    tls::ClientTls,
 };
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, bail};
 use bytes::Bytes;
-use rails_celeritas::{CeleritasOptions, Connection, ConnectionStats, OpenConnectionError, ReceiveError, SharedRate};
-use rails_multirail::{LaneAddress, Security, connect_first};
-use rails_net::ConnectError;
+use rails_celeritas::{CeleritasListener, CeleritasOptions, Connection, ConnectionStats, ReceiveError, SharedRate};
+use rails_multirail::Secret;
 use rails_topo::{Bandwidth, DataSize};
-use std::{num::NonZeroU32, time::Duration};
+use std::{net::SocketAddr, num::NonZeroU32, time::Duration};
 use tokio::time::{Instant, sleep};
 
 /// Tell a path's capacity, delay, loss and MTU
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The other end runs `rails-bench probe --listen ADDR`. The probe fills the path for a moment: it doubles its rate until less arrives \
-than it sends, up to --max-rate. Use it where that hurts nobody.
+The other end runs `rails-bench serve`, and takes the probe at a UDP port that it names. The probe fills the path for a moment: it \
+doubles its rate until less arrives than it sends, up to --max-rate. Use it where that hurts nobody.
 
-Examples:
-  rails-bench probe --listen 10.0.1.9 --secret-file secret
+Example:
   rails-bench probe --to 10.0.1.9 --max-rate 1gbit --secret-file secret")]
 pub(crate) struct Args {
-    /// Measure the path to a `probe --listen` at this address
-    #[arg(long, value_name = "ADDR", required_unless_present = "listen", requires = "max_rate")]
-    to: Option<Address>,
-    /// Let peers measure the path to this address
-    #[arg(long, value_name = "ADDR", conflicts_with = "to")]
-    listen: Option<Address>,
+    /// Measure the path to a `serve` at this address
+    #[arg(long, value_name = "ADDR")]
+    to: Address,
     /// Send at no higher rate, such as 1gbit
-    #[arg(long, value_name = "RATE", value_parser = rate::parse, conflicts_with = "listen")]
-    max_rate: Option<Bandwidth>,
+    #[arg(long, value_name = "RATE", value_parser = rate::parse)]
+    max_rate: Bandwidth,
     /// Print JSON
-    #[arg(long, conflicts_with = "listen")]
+    #[arg(long)]
     json: bool,
-    /// End after one peer
-    #[arg(long, conflicts_with = "to")]
-    once: bool,
     #[command(flatten)]
-    join: JoinArgs,
+    placement: RailsArgs,
+    #[command(flatten)]
+    stream: StreamArgs<ClientTls>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
     block_on(async {
-        let stop = Stop::on_signals()?;
-        let security = args.join.security(None)?;
-        match (&args.to, &args.listen, args.max_rate) {
-            (Some(to), _, Some(max_rate)) => {
-                let to = Remotes::of("--to", std::slice::from_ref(to)).await?;
-                measure(to, security, max_rate, args.json, stop).await
-            }
-            (_, Some(listen), _) => {
-                let listen = addresses_of("--listen", std::slice::from_ref(listen)).await?[0];
-                answer(listen, security, args.once, stop).await
-            }
-            _ => Err(Helped::usage("neither --to nor --listen", "`rails-bench probe --help` has examples")),
-        }
+        let mut stop = Stop::on_signals()?;
+        let remotes = Remotes::of("--to", std::slice::from_ref(&args.to)).await?;
+        let endpoint = Endpoint::calling(&remotes, None, &args.placement, args.stream.options()?)?;
+        let (call, _) = endpoint.call(&remotes, &Request::Probe, &mut stop).await?;
+        let measured = stop.or(measure(&call, args.max_rate)).await;
+        call.end(&measured).await;
+        print_report(&measured.with_context(|| format!("--to {remotes}"))?, args.json)?;
+        Ok(Exit::Done)
     })
 }
 
-async fn measure(to: Remotes, security: Security, max_rate: Bandwidth, json: bool, mut stop: Stop) -> Result<Exit> {
+async fn measure(call: &Call, max_rate: Bandwidth) -> Result<PathReport> {
+    let Door { port: Some(port), token } = call.door()? else { bail!("the peer has named no port for the probe") };
     let mut search = Search::new(max_rate);
     let shared = SharedRate::new(search.next().unwrap_or(max_rate))?;
-    let options = CeleritasOptions::shared(&shared, NonZeroU32::MIN).security(security);
+    let options = CeleritasOptions::shared(&shared, NonZeroU32::MIN).security(secret(token)?);
     // All messages share one block, so the limit on unsent bytes costs no memory.
     let options = options.max_unsent(DataSize::bytes(u64::MAX));
-    let report = stop.or(async {
-        let connect = async |to: LaneAddress| options.connect(to.socket).await;
-        let connection = connect_first(&to.all(), connect).await;
-        let (to, connection) = connection.map_err(|failed| not_connected(failed, &to))?;
-        while let Some(rate) = search.next() {
-            shared.set(rate)?;
-            search.take(attempt(&connection, rate).await.with_context(|| format!("--to {to}"))?);
-        }
-        let stats = connection.stats();
-        Ok(search.report(stats.min_rtt, stats.path_mtu))
-    });
-    print_report(&report.await?, json)?;
-    Ok(Exit::Done)
+    let mut remote = call.session.peer_addr();
+    remote.set_port(port);
+    let connection = options.connect(remote).await?;
+    while let Some(rate) = search.next() {
+        shared.set(rate)?;
+        search.take(attempt(&connection, rate).await?);
+    }
+    let stats = connection.stats();
+    Ok(search.report(stats.min_rtt, stats.path_mtu))
+}
+
+/// Takes the guest's probe, until the guest closes its session.
+pub(super) async fn answer(guest: &mut Guest) -> Result<()> {
+    let token = Token::random().context("no random numbers")?;
+    let listener = listen(guest.session.local_addr(), token);
+    let listener = guest.unless_refused(listener).await?;
+    let port = Some(listener.local_addr().port());
+    guest.control.say(&Reply::Open(Door { port, token })).await?;
+    let probing = async {
+        swallow(listener.accept().await?).await;
+        Ok(())
+    };
+    tokio::select! {
+        probed = probing => probed,
+        // The peer that is done leaves.
+        _ = guest.session.closed() => Ok(()),
+    }
+}
+
+/// Listens at the address to which the guest has come.
+fn listen(local: SocketAddr, token: Token) -> Result<CeleritasListener> {
+    let options = CeleritasOptions::fixed(Bandwidth::mbps(1)).security(secret(token)?);
+    Ok(options.listen(SocketAddr::new(local.ip(), 0))?)
+}
+
+/// The secret of a probe, which lets in nobody but the guest.
+fn secret(token: Token) -> Result<Secret> {
+    Ok(Secret::pre_shared(token.as_bytes())?)
 }
 
 /// Sends at a rate for some round trips.
@@ -138,79 +155,11 @@ fn print_report(report: &PathReport, json: bool) -> Result<()> {
     Ok(())
 }
 
-async fn answer(address: LaneAddress, security: Security, once: bool, mut stop: Stop) -> Result<Exit> {
-    let options = CeleritasOptions::fixed(Bandwidth::mbps(1)).security(security);
-    let listener =
-        options.listen(address.socket).map_err(|error| crate::endpoint::not_listening(error.into(), &[address]))?;
-    say_listening(&[LaneAddress { socket: listener.local_addr(), ..address }]);
-    loop {
-        let accepted = stop.or(async { Ok(listener.accept().await) }).await?;
-        match accepted {
-            Ok(connection) => {
-                let peer = connection.peer_addr();
-                stop.or(swallow(connection)).await?;
-                print::note(format_args!("the path from {} was measured", peer.ip()));
-            }
-            Err(error @ (OpenConnectionError::Accept(_) | OpenConnectionError::Ended { .. })) => {
-                return Err(error.into());
-            }
-            Err(error) if !once => drop(explain(&error.into())),
-            Err(error) => return Err(error.into()),
-        }
-        if once {
-            return Ok(Exit::Done);
-        }
-    }
-}
-
 /// Receives and drops messages until the peer closes.
-async fn swallow(connection: Connection) -> Result<()> {
-    loop {
-        match connection.receive().await {
-            Ok(Some(_)) | Err(ReceiveError::GivenUp(_)) => {}
-            Ok(None) | Err(_) => return Ok(()),
-        }
-    }
-}
-
-/// The errors of all addresses, and a remedy for the first.
-fn not_connected(failed: Vec<(LaneAddress, OpenConnectionError)>, to: &Remotes) -> anyhow::Error {
-    let help = failed.first().and_then(|(_, error)| match error {
-        OpenConnectionError::Connect(ConnectError::Refused { .. } | ConnectError::SelfConnect { .. }) => {
-            Some("start `rails-bench probe --listen` there first")
-        }
-        OpenConnectionError::Connect(error) => help_for_connection(error),
-        OpenConnectionError::Foreign { .. } => Some("something else listens there; look at the address and the port"),
-        OpenConnectionError::Secured { .. }
-        | OpenConnectionError::Unsecured { .. }
-        | OpenConnectionError::Handshake { .. } => Some("give both ends the same secret, or both --insecure"),
-        _ => None,
-    });
-    // Each error names its address.
-    let errors = failed.into_iter().map(|(_, error)| format!("{:#}", anyhow::Error::new(error)));
-    let error = anyhow!("--to {to}: {}", errors.collect::<Vec<_>>().join("; "));
-    match help {
-        Some(help) => error.help(help),
-        None => error,
-    }
+async fn swallow(connection: Connection) {
+    while matches!(connection.receive().await, Ok(Some(_)) | Err(ReceiveError::GivenUp(_))) {}
 }
 
 const BLOCK: usize = 64 << 10;
 /// The minimum time of a trial.
 const MIN_TIME: Duration = Duration::from_millis(200);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn each_address_is_told_once_with_its_error() {
-        let addresses = ["127.0.0.1:1", "127.0.0.2:1"].map(|text| text.parse::<Address>().unwrap());
-        let to = Remotes::of("--to", &addresses).await.unwrap();
-        let foreign = |address: LaneAddress| (address, OpenConnectionError::Foreign { remote: address.socket });
-        let error = not_connected(to.all().into_iter().map(foreign).collect(), &to);
-        let told = "--to 127.0.0.1:1,127.0.0.2:1: 127.0.0.1:1 does not speak this protocol; 127.0.0.2:1 does not speak \
-                    this protocol";
-        assert_eq!(format!("{error:#}"), told);
-    }
-}

@@ -1,14 +1,14 @@
 //! `rails-bench recv`
 
 use crate::{
-    admission::{Admission, is_passed_over},
-    batch,
+    batch::{self, Way},
+    conversation::{Guest, Host, Reply, Role, Terms},
     endpoint::{Address, Endpoint, StreamArgs, addresses_of, seconds},
-    exit::{Exit, explain},
+    exit::Exit,
+    parting::{Parting, part},
     placement::RailsArgs,
     print,
     progress::Progress,
-    purpose::{self, Purpose},
     report,
     stop::Stop,
     thread::block_on,
@@ -16,12 +16,11 @@ use crate::{
     turn::GaveWay,
 };
 use anyhow::{Context, Result, ensure};
-use rails_multirail::MultiRailStream;
 use rails_transfer::ReceiveOptions;
 use std::{path::PathBuf, pin::pin, sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
-/// Receive the files of `send`, batch after batch, and write it below a folder
+/// Receive the files of `send`, batch after batch, and write them below a folder
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 ADDR is IP[:PORT], [IPv6]:PORT or NAME[:PORT]; the default port is 7575, and port 0 stands for a free one. There is a rail \
@@ -32,8 +31,8 @@ Examples:
   rails-bench recv --listen 10.0.1.9,10.0.2.9 --into inbox --secret-file secret
   rails-bench recv --listen 0.0.0.0 --into inbox --secret-file secret --once
 
-Batches are taken one at a time, and one whose sender stands still gives way to another that waits. What is cut is left \
-as .NAME.rails-part, and the next `send` of the same file goes on from there. The bytes are encrypted with --encrypt or by TLS, and not otherwise.")]
+Up to --parallel batches are taken at a time; further senders wait, and a batch whose sender stands still gives way to one \
+that waits. What is cut is left as .NAME.rails-part, and the next `send` of the same file goes on from there. The bytes are encrypted with --encrypt or by TLS, and not otherwise.")]
 pub(crate) struct Args {
     /// Listen on these addresses, a lane for each
     #[arg(long, required = true, value_delimiter = ',', value_name = "ADDR")]
@@ -44,8 +43,11 @@ pub(crate) struct Args {
     /// End after one batch, with exit code 0 if all of it is there
     #[arg(long)]
     once: bool,
+    /// How many batches are taken at a time, 1 to 64
+    #[arg(long, value_name = "N", default_value_t = 4, conflicts_with = "once", value_parser = clap::value_parser!(u8).range(1..=64))]
+    parallel: u8,
     /// How long a batch may wait for its sender before it gives way to another that waits for its
-    /// turn; raise it where senders read long before they send, as to go on with a part of a
+    /// place; raise it where senders read long before they send, as to go on with a part of a
     /// terabyte
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = idle_timeout)]
     idle_timeout: Duration,
@@ -70,56 +72,32 @@ async fn recv(args: Args, details: bool) -> Result<Exit> {
     let mut stop = Stop::on_signals()?;
     let options = args.stream.options()?;
     let addresses = addresses_of("--listen", &args.listen).await?;
-    let end = Endpoint::listening(&addresses, &args.placement, options)?;
+    let end = Endpoint::listening("--listen", &addresses, &args.placement, options)?;
     rails_transfer::make_folder(&args.into).with_context(|| format!("--into {}", args.into.display()))?;
-    let mut guests = Admission::of(end.listen(&addresses).await?, Purpose::Receive);
-    let ended = batches(&args, &end, &mut guests, &mut stop, details).await;
-    guests.reset_waiting().await;
-    ended
+    let host = Host::of(end.listen(&addresses).await?, Role::Receive);
+    let terms = Terms { places: if args.once { 1 } else { args.parallel.into() }, once: args.once };
+    let asked = stop.clone();
+    host.serve(terms, &mut stop, |guest| receive(&args, &end, guest, asked.clone(), details)).await
 }
 
-/// Takes batch after batch, or one.
-async fn batches(args: &Args, end: &Endpoint, guests: &mut Admission, stop: &mut Stop, details: bool) -> Result<Exit> {
-    loop {
-        let received = async {
-            let stream = stop.or(guests.next()).await?;
-            receive(args, end, stream, stop.clone(), details, || guests.has_waiting()).await
-        };
-        let ending = match received.await {
-            Ok(ending) => ending,
-            Err(error) if is_passed_over(&error, args.once) => {
-                explain(&error);
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
-        if args.once || matches!(ending, Exit::Signal(_)) {
-            return Ok(ending);
-        }
+/// Takes one batch, which gives way if its sender stalls and another waits for its place.
+async fn receive(args: &Args, end: &Endpoint, guest: Guest, stop: Stop, details: bool) -> Result<Exit> {
+    let Guest { session, mut control, company, .. } = guest;
+    if let Err(left) = control.say(&Reply::Begin).await {
+        part(session, Parting::Failed).await;
+        return Err(left.into());
     }
-}
-
-/// Takes one batch, which gives way if its sender stalls and another waits for the turn.
-async fn receive(
-    args: &Args,
-    end: &Endpoint,
-    stream: MultiRailStream,
-    mut stop: Stop,
-    details: bool,
-    has_waiting: impl Fn() -> bool,
-) -> Result<Exit> {
-    let begin = async |stream: &mut MultiRailStream| Ok(purpose::give_turn(stream).await?);
-    let ((), stream) = stop.unless(stream, begin).await?;
     let progress = Arc::new(Progress::new(args.quiet));
     let options = ReceiveOptions::new().strict(args.strict);
-    let (peer, limit) = (stream.peer_addr()?, args.idle_timeout);
+    let (peer, limit) = (session.peer_addr(), args.idle_timeout);
     let (end_turn, turn_ends) = oneshot::channel();
     let gives_way = async { turn_ends.await.unwrap_or_else(|_| unreachable!("the batch ends before its turn")) };
-    let batch = batch::receive(end, stream, args.into.clone(), options, progress.clone(), stop, gives_way);
+    let way = Way { session, control: control.into_stream() };
+    let batch = batch::receive(end, way, args.into.clone(), options, progress.clone(), stop, gives_way);
     let mut batch = pin!(batch);
     let batch = tokio::select! {
         batch = &mut batch => batch,
-        () = progress.waits.last(limit, has_waiting) => {
+        () = progress.waits.last(limit, || company.waiting() > 0) => {
             // The send fails if the batch has just ended.
             let _ = end_turn.send(GaveWay { peer, limit });
             batch.await

@@ -1,13 +1,13 @@
 //! `rails-bench send`
 
 use crate::{
-    batch,
+    batch::{self, Way},
+    conversation::Request,
     endpoint::{Address, Endpoint, Remotes, StreamArgs, StripingArgs},
     exit::Exit,
     placement::RailsArgs,
     print,
     progress::Progress,
-    purpose::Purpose,
     report,
     stop::Stop,
     thread::block_on,
@@ -71,12 +71,13 @@ async fn send(args: Args, details: bool) -> Result<Exit> {
     }
     let remotes = Remotes::of("--to", &args.to).await?.limited("--to", args.striping.max_addresses());
     let end = Endpoint::calling(&remotes, args.from.as_ref(), &args.placement, options)?.striping(&args.striping)?;
-    let (stream, paired) = end.open(&remotes, Purpose::Send, &mut stop).await?;
+    let (call, paired) = end.call(&remotes, &Request::Files, &mut stop).await?;
     if args.explain {
         print::note(format_args!("{paired}"));
     }
     let progress = Arc::new(Progress::new(args.quiet));
-    let batch = batch::send(&end, stream, args.files, progress.clone(), stop).await;
+    let way = Way { session: call.session, control: call.control.into_stream() };
+    let batch = batch::send(&end, way, args.files, progress.clone(), stop).await;
     progress.clear();
     let batch = batch?;
     match &batch.summary {

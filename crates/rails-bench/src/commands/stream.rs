@@ -2,21 +2,25 @@
 
 use super::{metrics::MetricsArgs, ping, seconds};
 use crate::{
+    conversation::{Carrier, Request, Watch},
+    duration,
     endpoint::{Address, Endpoint, Remotes, StreamArgs, StripingArgs, socket, sockets},
     exit::Exit,
-    measure::{Amount, mptcp, plain, striped},
+    measure::{
+        Amount,
+        flows::{self, FlowKind},
+        striped,
+    },
     placement::RailsArgs,
-    print,
-    purpose::Purpose,
-    report, size,
+    print, report, size,
     stop::Stop,
     thread::block_on,
     tls::ClientTls,
 };
-use anyhow::{Context, Result};
-use rails_multirail::RailRequest;
+use anyhow::{Context, Result, bail};
+use rails_multirail::{RailRequest, Rails};
 use rails_topo::DataSize;
-use std::{path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Measure one stream from memory to memory, over one rail or several
 ///
@@ -49,11 +53,11 @@ pub(crate) struct Args {
     #[command(flatten)]
     striping: StripingArgs,
     /// Send plain TCP flows instead of a striped stream, one on each lane: the rate of the links by
-    /// themselves
-    #[arg(long, conflicts_with_all = ["policy", "parallel", "encrypt", "ClientTls", "window", "zerocopy", "busy_poll"])]
+    /// themselves. The peer takes them at a port that it names, encrypted by nothing
+    #[arg(long, conflicts_with_all = ["policy", "parallel", "window", "zerocopy", "busy_poll"])]
     plain: bool,
     /// Send on one socket of the kernel's MPTCP to the first address; `ip mptcp` decides which
-    /// subflows there are
+    /// subflows there are. The peer takes it at a port that it names, encrypted by nothing
     #[arg(long, conflicts_with_all = ["plain", "policy", "parallel", "window", "zerocopy", "busy_poll", "send_buffer", "receive_buffer"])]
     mptcp: bool,
     /// Send messages of these lengths one at a time, wait for each to come back, and say how long
@@ -69,6 +73,14 @@ pub(crate) struct Args {
     /// How many messages of each length
     #[arg(long, value_name = "N", default_value_t = 2000, requires = "ping", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     round_trips: u32,
+    /// Have the peer tell in its JSON how many bytes it read in each interval of this length, such
+    /// as 20ms, and every longer pause
+    #[arg(long, value_name = "TIME", conflicts_with = "ping", value_parser = interval)]
+    samples: Option<Duration>,
+    /// Have the peer look whether every byte is the one that was sent at its place, and fail where
+    /// one is not
+    #[arg(long, conflicts_with = "ping")]
+    check: bool,
     #[command(flatten)]
     metrics: MetricsArgs,
     /// Write this end's newest scheduling decisions to this file in the end, also of a stream that
@@ -85,6 +97,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
     block_on(async {
         let stop = Stop::on_signals()?;
+        if args.plain || args.mptcp || !args.ping.is_empty() {
+            args.metrics.ensure_none()?;
+        }
         let remotes = Remotes::of("--to", &args.to).await?.limited("--to", args.striping.max_addresses());
         // A plain flow has one address.
         let remotes = if args.plain || args.mptcp { remotes.first_of_each() } else { remotes };
@@ -99,38 +114,40 @@ pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
 }
 
 async fn measure(args: &Args, endpoint: &Endpoint, remotes: &Remotes, details: bool, mut stop: Stop) -> Result<Exit> {
+    if !args.ping.is_empty() {
+        return ask(args, endpoint, remotes, stop).await;
+    }
     let amount = match (args.bytes, args.seconds) {
         (Some(size), _) => Amount::Bytes(size.as_bytes()),
         (None, time) => Amount::Time(time.unwrap_or(DEFAULT_TIME)),
     };
-    if !args.ping.is_empty() {
-        let over = ping::Over::chosen(&args.stream, args.plain, args.mptcp, args.messages)?;
-        return ping::ask(endpoint, remotes, over, args.application, (&args.ping, args.round_trips), args.json, stop)
-            .await;
-    }
     let Endpoint { topology, rails, options, .. } = endpoint;
-    let mut explained = None;
-    let measurement = if args.plain {
-        let (remotes, tcp) = (sockets(&remotes.all())?, args.stream.tcp()?);
-        let sent = plain::send(rails, &remotes, &tcp, amount, topology);
-        stop.or(sent).await.context("--to")?
-    } else if args.mptcp {
-        let congestion = args.stream.congestion().map(str::to_owned);
-        stop.or(mptcp::send(rails, socket(&remotes.firsts()[0])?, congestion, amount, topology))
-            .await
-            .context("--to")?
-    } else {
-        let (stream, paired) = endpoint.open(remotes, Purpose::Stream, &mut stop).await?;
-        explained = args.explain.then_some(paired);
-        if let Some(paired) = explained.as_ref().filter(|_| !args.json) {
-            print::note(format_args!("{paired}"));
+    let (kind, over, called) = args.carrier(rails, remotes)?;
+    let watch = Watch { interval_us: args.samples.map(|time| time.as_micros() as u64), check: args.check };
+    let request = Request::Count { over, watch };
+    let (mut call, paired) = endpoint.call(remotes, &request, &mut stop).await?;
+    let explained = args.explain.then_some(paired);
+    if let Some(paired) = explained.as_ref().filter(|_| !args.json) {
+        print::note(format_args!("{paired}"));
+    }
+    let decisions = call.session.decisions();
+    let measuring = async {
+        match &kind {
+            Some(kind) => {
+                let open = flows::open(&mut call, &request, kind, rails, &called, over.flows()).await?;
+                flows::send(&mut call, open, kind, amount, topology, rails).await
+            }
+            None => {
+                let how = (args.striping.policy(), args.stream.driver(), options.security().mode());
+                striped::send(&mut call, amount, how, topology, rails).await
+            }
         }
-        let (policy, kept) = (args.striping.policy(), options.security().mode());
-        let decisions = stream.decisions();
-        let sent = striped::send(stream, amount, (policy, args.stream.driver(), kept), topology, rails, stop).await;
-        super::write_decisions(args.record_decisions.as_deref(), &decisions)?;
-        sent?
     };
+    let measured = stop.or(measuring).await;
+    let measured = call.explained(measured).await;
+    call.end(&measured).await;
+    super::write_decisions(args.record_decisions.as_deref(), &decisions)?;
+    let measurement = measured.with_context(|| format!("--to {remotes}"))?;
     if args.json {
         let mut measured = serde_json::to_value(&measurement)?;
         if let (Some(measured), Some(paired)) = (measured.as_object_mut(), explained) {
@@ -142,7 +159,73 @@ async fn measure(args: &Args, endpoint: &Endpoint, remotes: &Remotes, details: b
     }
     args.metrics.write(measurement.stats.as_ref())?;
     let lost = measurement.sender.lanes().chain(measurement.receiver.lanes()).any(|lane| lane.lost.is_some());
+    if let Some(at) = measurement.wrong_at {
+        bail!("--check: byte {at} is another than the one that was sent");
+    }
     Ok(if lost { Exit::Failed } else { Exit::Done })
+}
+
+/// Measures round trips, and prints their times.
+async fn ask(args: &Args, endpoint: &Endpoint, remotes: &Remotes, mut stop: Stop) -> Result<Exit> {
+    let (kind, over, called) = args.carrier(&endpoint.rails, remotes)?;
+    let request = Request::Echo { over };
+    let (mut call, paired) = endpoint.call(remotes, &request, &mut stop).await?;
+    let asking = async {
+        let channel = match (&kind, over) {
+            (Some(kind), _) => {
+                let mut flows = flows::open(&mut call, &request, kind, &endpoint.rails, &called, 1).await?;
+                ping::Channel::Flow(flows.swap_remove(0).1)
+            }
+            (None, Carrier::Messages) => {
+                let messages = endpoint.open_messages(&paired, call.door()?.token).await?;
+                call.all_open(&request).await?;
+                ping::Channel::Messages(messages)
+            }
+            (None, _) => ping::Channel::stream(call.session.open_bi().await?),
+        };
+        ping::ask(&mut call, channel, args.application, &endpoint.rails, args.ping.clone(), args.round_trips).await
+    };
+    let asked = stop.or(asking).await;
+    let asked = call.explained(asked).await;
+    call.end(&asked).await;
+    let figures = asked.with_context(|| format!("--to {remotes}"))?;
+    if args.json {
+        print::result(format_args!("{}\n", serde_json::to_string(&figures)?))?;
+        return Ok(Exit::Done);
+    }
+    for one in &figures {
+        let (bytes, count, p50, p99) = (one.bytes, one.count, one.p50_us, one.p99_us);
+        print::result(format_args!("{bytes} bytes: {count} round trips, p50 {p50:.1} us, p99 {p99:.1} us\n"))?;
+    }
+    Ok(Exit::Done)
+}
+
+impl Args {
+    /// The sort of the flows that the flags choose, if they choose flows; the carrier, as the peer
+    /// is told; and the addresses that flows are opened to.
+    fn carrier(&self, rails: &Rails, remotes: &Remotes) -> Result<(Option<FlowKind>, Carrier, Vec<SocketAddr>)> {
+        Ok(match (self.plain, self.mptcp, self.messages) {
+            (true, ..) => {
+                let called = sockets(&remotes.all())?;
+                let flows = if self.ping.is_empty() { rails.len().max(called.len()) } else { 1 };
+                let kind = FlowKind::Plain(Box::new(self.stream.tcp()?));
+                (Some(kind), Carrier::Plain { flows: u16::try_from(flows)? }, called)
+            }
+            (_, true, _) => {
+                let kind = FlowKind::Mptcp(self.stream.congestion().map(str::to_owned));
+                (Some(kind), Carrier::Mptcp, vec![socket(&remotes.firsts()[0])?])
+            }
+            (.., true) => (None, Carrier::Messages, Vec::new()),
+            _ => (None, Carrier::Stream, Vec::new()),
+        })
+    }
+}
+
+/// Reads the length of an interval.
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = duration::parse(text)?;
+    let fits = (Duration::from_millis(1)..=Duration::from_secs(60)).contains(&interval);
+    fits.then_some(interval).ok_or_else(|| "an interval is 1ms to 60s".to_owned())
 }
 
 const DEFAULT_TIME: Duration = Duration::from_secs(10);

@@ -3,7 +3,7 @@
 mod file;
 
 use crate::{
-    batch::{self, Batch},
+    batch::{self, Batch, Way},
     endpoint::Endpoint,
     exit::{Exit, Help},
     machine::{Brief, this_machine},
@@ -15,10 +15,11 @@ use crate::{
 };
 use anyhow::{Context, Result, ensure};
 use file::{Source, digest_of};
-use rails_multirail::{MultiRailListener, MultiRailStream, Secret, StreamOptions};
+use rails_multirail::{MultiRailListener, MultiRailSession, Secret, StreamOptions};
 use rails_topo::DataSize;
 use rails_transfer::{ReceiveOptions, ReceiveSummary, SendSummary};
 use std::{future::pending, net::SocketAddr, path::PathBuf, sync::Arc};
+use tokio::io::join;
 
 /// A demo. It moves a file over this machine's loopback, both ends in this process, and checks
 /// everything.
@@ -93,18 +94,12 @@ impl Demo {
 
         let progress = Arc::new(Progress::bar_only(self.quiet));
         let inbox = folder.path().join("received");
-        let (sent, received) = tokio::join!(
-            batch::send(&sender, near, vec![source.path.clone()], Arc::new(()), stop.clone()),
-            batch::receive(
-                &receiver,
-                far,
-                inbox.clone(),
-                ReceiveOptions::new(),
-                progress.clone(),
-                stop.clone(),
-                pending()
-            ),
-        );
+        let receiving = async {
+            let (into, options) = (inbox.clone(), ReceiveOptions::new());
+            batch::receive(&receiver, far.await?, into, options, progress.clone(), stop.clone(), pending()).await
+        };
+        let (sent, received) =
+            tokio::join!(batch::send(&sender, near, vec![source.path.clone()], Arc::new(()), stop.clone()), receiving,);
         progress.clear();
         let (sent, received) = (sent?, received?);
         let (Ok(sent_files), Ok(received_files)) = (&sent.summary, &received.summary) else {
@@ -134,15 +129,22 @@ impl Demo {
     }
 }
 
-/// A stream between the two, a lane for each pair of rails.
-async fn connect(sender: &Endpoint, receiver: &Endpoint) -> Result<(MultiRailStream, MultiRailStream)> {
+/// The way of the batch between the two, a lane for each pair of rails.
+async fn connect(sender: &Endpoint, receiver: &Endpoint) -> Result<(Way, impl Future<Output = Result<Way>>)> {
     let addresses: Option<Vec<SocketAddr>> =
         receiver.rails.iter().map(|rail| Some(SocketAddr::new(rail.planned().address?, 0))).collect();
     let addresses = addresses.context("a loopback rail has no address")?;
     let listener = MultiRailListener::bind(&receiver.rails, &addresses, &receiver.options).await?;
-    let near = MultiRailStream::connect(&sender.rails, listener.local_addrs(), &sender.options).await?;
-    let far = listener.accept().await?;
-    Ok((near, far))
+    let near = MultiRailSession::connect(&sender.rails, listener.local_addrs(), &sender.options).await?;
+    let far = listener.accept_session().await?;
+    let (writing, reading) = near.open_bi().await?;
+    let far = async move {
+        // The listener takes lanes back that were lost.
+        let _listener = listener;
+        let (writing, reading) = far.accept_bi().await?;
+        Ok(Way { session: far, control: join(reading, writing) })
+    };
+    Ok((Way { session: near, control: join(reading, writing) }, far))
 }
 
 /// Prints the placement and the figures.

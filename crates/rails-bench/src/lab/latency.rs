@@ -155,13 +155,17 @@ impl LatencyContest {
         let application = self.application.to_string();
         let common = ["--insecure", "--json", "--congestion", &testbed.congestion, "--application", &application];
         let mut serve = testbed.command(Side::B, &testbed.program);
-        serve.args(["serve", "--once", "--ping", "--listen", &listen]).args(common).args(carrier.arguments());
+        serve.args(["serve", "--once", "--listen", &listen]).args(common).args(carrier.of_both());
         let mut receiver = Peer::start(serve, testbed.cpus(Side::B))?;
         receiver.wait_for("listening on")?;
         let sizes = self.sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let mut stream = testbed.command(Side::A, &testbed.program);
         stream.args(["stream", "--to", &ends(Side::B), "--from", &ends(Side::A), "--ping", &sizes]);
-        stream.args(["--round-trips", &self.count.to_string()]).args(common).args(carrier.arguments());
+        stream
+            .args(["--round-trips", &self.count.to_string()])
+            .args(common)
+            .args(carrier.of_both())
+            .args(carrier.of_asker());
         let report = Peer::start(stream, testbed.cpus(Side::A))?.finish()?;
         receiver.finish()?;
         Ok(serde_json::from_slice(&report)?)
@@ -173,14 +177,22 @@ impl Carrier {
     pub(crate) const ALL: [Self; 6] =
         [Self::Plain, Self::Mptcp, Self::Rails, Self::RailsSingle, Self::RailsMessages, Self::RailsBusy];
 
-    fn arguments(self) -> &'static [&'static str] {
+    /// The arguments of both ends.
+    fn of_both(self) -> &'static [&'static str] {
+        match self {
+            Self::RailsSingle => &["--driver", "single"],
+            Self::RailsBusy => &["--busy-poll", "50us"],
+            Self::Plain | Self::Mptcp | Self::Rails | Self::RailsMessages => &[],
+        }
+    }
+
+    /// The arguments of the end that asks.
+    fn of_asker(self) -> &'static [&'static str] {
         match self {
             Self::Plain => &["--plain"],
             Self::Mptcp => &["--mptcp"],
-            Self::Rails => &[],
-            Self::RailsSingle => &["--driver", "single"],
             Self::RailsMessages => &["--messages"],
-            Self::RailsBusy => &["--busy-poll", "50us"],
+            Self::Rails | Self::RailsSingle | Self::RailsBusy => &[],
         }
     }
 }

@@ -3,14 +3,13 @@
 //!
 //! The receiver's figures are the ones reported: bytes that its application read, from when it told
 //! the source to begin to the last of them, by its own clock. So no byte counts that was under way
-//! before. The receiver sends its figures back over the measured stream, after the last byte.
+//! before. The receiver sends its figures back over the conversation, after the last byte.
 
+pub(crate) mod flows;
 pub(crate) mod latency;
-pub(crate) mod mptcp;
 pub(crate) mod neighbour;
 pub(crate) mod path;
 pub(crate) mod pattern;
-pub(crate) mod plain;
 pub(crate) mod report;
 pub(crate) mod series;
 pub(crate) mod striped;
@@ -81,6 +80,16 @@ impl Supply {
     }
 }
 
+/// The report of a receiver to the source, after the last byte.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Receipt {
+    count: Count,
+    /// The rate of arrival; of several flows, while all of them ran.
+    goodput_bits_per_second: f64,
+    side: Side,
+    served_beside: u64,
+}
+
 /// A receiver's report of a measurement.
 #[derive(Debug)]
 pub(crate) struct Received {
@@ -92,7 +101,11 @@ pub(crate) struct Received {
     pub(crate) side: Side,
     /// The arrivals over time, if they were recorded.
     pub(crate) series: Option<Series>,
-    /// The statistics of a striped stream's receiving end, as it closed.
+    /// The security of the stream; `None` for plain flows.
+    pub(crate) security: Option<String>,
+    /// The number of other callers that this end served meanwhile.
+    pub(crate) served_beside: u64,
+    /// The statistics of a striped stream's receiving end.
     pub(crate) stats: Option<rails_multirail::StreamStats>,
 }
 
@@ -103,15 +116,6 @@ pub(crate) struct Counter {
     count: Count,
     recorder: Option<Recorder>,
     checker: Option<Checker>,
-}
-
-/// Work of a receiver besides counting.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Watch {
-    /// The receiver records the bytes of each interval of this length.
-    pub(crate) interval: Option<Duration>,
-    /// The receiver compares every byte with the one that was sent there.
-    pub(crate) check: bool,
 }
 
 impl Counter {
@@ -181,7 +185,7 @@ impl Count {
 }
 
 /// The limit on a receiver's report: a few hundred bytes for each of at most 64 rails and lanes.
-pub(crate) const LONGEST_RECEIPT: u64 = 1 << 20;
+const LONGEST_RECEIPT: usize = 1 << 20;
 
 /// The bytes that the application writes and reads at a time, striped or plain.
 pub(crate) const BLOCK: usize = 256 << 10;

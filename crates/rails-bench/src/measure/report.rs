@@ -24,6 +24,13 @@ pub(crate) struct Measurement {
     pub(crate) sender: Side,
     /// The receiving process.
     pub(crate) receiver: Side,
+    /// The offset of the first wrong byte, if the receiver was told to check the bytes and found
+    /// one.
+    #[serde(default)]
+    pub(crate) wrong_at: Option<u64>,
+    /// The number of other callers that the receiver served meanwhile.
+    #[serde(default)]
+    pub(crate) served_beside: u64,
     /// The statistics of a striped stream's sending end.
     #[serde(skip)]
     pub(crate) stats: Option<StreamStats>,

@@ -59,7 +59,16 @@ impl Recorder {
     }
 
     fn add_at(&mut self, now: Duration, bytes: u64) {
-        let index = (now.as_nanos() / self.interval.as_nanos().max(1)) as usize;
+        let index = loop {
+            let index = now.as_nanos() / self.interval.as_nanos().max(1);
+            match usize::try_from(index).ok().filter(|index| *index < MAX_INTERVALS) {
+                Some(index) => break index,
+                None => {
+                    self.series.coarsen(2);
+                    self.interval *= 2;
+                }
+            }
+        };
         if self.series.bytes.len() <= index {
             self.series.bytes.resize(index + 1, 0);
         }
@@ -74,6 +83,26 @@ impl Recorder {
 }
 
 impl Series {
+    /// Makes one interval of each `count` intervals. Pauses that are no longer than an interval are
+    /// left out.
+    fn coarsen(&mut self, count: usize) {
+        self.bytes = self.bytes.chunks(count).map(|bytes| bytes.iter().sum()).collect();
+        self.interval_seconds *= count as f64;
+        self.pauses.retain(|pause| pause.seconds > self.interval_seconds);
+    }
+
+    /// Series with the longest interval of them all. The intervals are multiples of each other.
+    pub(crate) fn aligned(mut all: Vec<Self>) -> Vec<Self> {
+        let longest = all.iter().map(|series| series.interval_seconds).fold(0.0, f64::max);
+        for series in &mut all {
+            let times = (longest / series.interval_seconds).round() as usize;
+            if times > 1 {
+                series.coarsen(times);
+            }
+        }
+        all
+    }
+
     /// The series of independent flows together, all counted from one time. A pause of one flow is
     /// none of all, so the pauses are the whole intervals without any read.
     pub(crate) fn together(all: Vec<Self>) -> Option<Self> {
@@ -112,9 +141,25 @@ impl Series {
     }
 }
 
+/// The limit on the intervals of a record: a longer one has its intervals doubled.
+const MAX_INTERVALS: usize = 1 << 16;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_record_stays_short() {
+        let mut recorder = Recorder::start(Duration::from_millis(1));
+        (0..100_000_u64).for_each(|read| recorder.add_at(Duration::from_millis(read * 1000), 7));
+        let series = recorder.finish();
+        assert_eq!(series.bytes.iter().sum::<u64>(), 700_000);
+        assert!(series.bytes.len() <= MAX_INTERVALS && series.pauses.len() <= MAX_INTERVALS);
+        assert_eq!(series.interval_seconds, 2.048);
+        let fine = recorded(&[(0, 1), (2100, 2)]);
+        let aligned = Series::aligned(vec![Series { interval_seconds: 2.048, ..series.clone() }, fine]);
+        assert_eq!((aligned[1].interval_seconds.round(), aligned[1].bytes.len()), (2.0, 2));
+    }
 
     fn recorded(reads: &[(u64, u64)]) -> Series {
         let mut recorder = Recorder::start(Duration::from_millis(20));

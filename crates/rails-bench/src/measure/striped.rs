@@ -1,60 +1,46 @@
 //! One striped stream from memory to memory.
 
 use super::{
-    Amount, Count, Counter, LONGEST_RECEIPT, Received, Supply, Watch,
+    Amount, Counter, LONGEST_RECEIPT, Receipt, Received, Supply,
     report::{Measurement, Transport},
     series::Recorder,
 };
 use crate::{
-    purpose,
+    conversation::{Call, Guest, Reply, Watch},
     side::{Baseline, LaneReportOn, Side},
-    stop::Stop,
 };
 use anyhow::{Context, Result};
-use rails_multirail::{Driver, Mode, MultiRailStream, Policy, Rails};
+use rails_multirail::{Driver, Mode, Policy, Rails, runtime::RailRuntime};
 use rails_topo::Topology;
-use serde::{Deserialize, Serialize};
 use std::time::Instant;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// The report of a sink to its source, after the last byte.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Receipt {
-    count: Count,
-    side: Side,
-}
-
-/// Sends on `stream`, whose turn it is, and returns the whole measurement. The application runs on
-/// the first rail, so that on one rail it costs no switch between threads, as in a program that was
+/// Sends on a stream of the session, and returns the whole measurement. The application runs on the
+/// first rail, so that on one rail it costs no switch between threads, as in a program that was
 /// written for rails.
 ///
 /// # Errors
-/// The stream's failure.
+/// The session's failure.
 pub(crate) async fn send(
-    stream: MultiRailStream,
+    call: &mut Call,
     amount: Amount,
     (policy, driver, security): (Policy, Driver, Mode),
     topology: &Topology,
     rails: &Rails,
-    mut stop: Stop,
 ) -> Result<Measurement> {
-    let baseline = Baseline::take(rails);
-    let on_rail = rails.iter().next().context("no rails")?.runtime().spawn(async move {
-        let send = async |stream: &mut MultiRailStream| {
-            let mut supply = Supply::start(amount);
-            while let Some(block) = supply.next() {
-                stream.write_bytes(block).await?;
-            }
-            stream.shutdown().await?;
-            let mut receipt = Vec::new();
-            stream.take(LONGEST_RECEIPT).read_to_end(&mut receipt).await?;
-            Ok((supply.dealt(), receipt))
-        };
-        let ((bytes_written, receipt), stream) = stop.unless(stream, send).await?;
-        anyhow::Ok((bytes_written, receipt, stream.close().await?))
+    let (baseline, session) = (Baseline::take(rails), call.session.clone());
+    let given = first(rails)?.spawn(async move {
+        let mut stream = session.open_uni().await?;
+        let mut supply = Supply::start(amount);
+        while let Some(block) = supply.next() {
+            stream.write_chunk(block).await?;
+        }
+        stream.finish()?;
+        stream.stopped().await?;
+        anyhow::Ok(supply.dealt())
     });
-    let (bytes_written, receipt, stats) = on_rail.await?.context("the stream failed")?;
-    let receipt: Receipt = serde_json::from_slice(&receipt).context("the receiver's report cannot be read")?;
+    let bytes_written = given.await?.context("the stream failed")?;
+    let receipt: Receipt = call.control.hear(LONGEST_RECEIPT).await.context("the receiver did not report")?;
+    let stats = call.session.stats();
     let lanes: Vec<LaneReportOn> = stats.lanes.iter().map(Into::into).collect();
     Ok(Measurement {
         transport: Transport::Rails { policy, driver },
@@ -62,48 +48,56 @@ pub(crate) async fn send(
         bytes_written,
         bytes: receipt.count.bytes,
         seconds: receipt.count.seconds(),
-        receiver_goodput_bits_per_second: receipt.count.bits_per_second(),
+        receiver_goodput_bits_per_second: receipt.goodput_bits_per_second,
         sender: Side::since(&baseline, topology, rails, &lanes),
         receiver: receipt.side,
+        wrong_at: receipt.count.wrong_at,
+        served_beside: receipt.served_beside,
         stats: Some(stats),
     })
 }
 
-/// Gives `stream` its turn, reads it to its end, and reports to the source.
+/// Reads the guest's stream to its end, and reports to the source.
 ///
 /// # Errors
-/// The stream's failure.
+/// The session's failure.
 pub(crate) async fn receive(
-    stream: MultiRailStream,
+    guest: &mut Guest,
+    security: Mode,
+    watch: Watch,
     topology: &Topology,
     rails: &Rails,
-    watch: Watch,
-    stop: &Stop,
 ) -> Result<Received> {
-    let baseline = Baseline::take(rails);
-    let first = || rails.iter().next().context("no rails");
-    let (mut reading, mut reporting) = (stop.clone(), stop.clone());
-    let on_rail = first()?.runtime().spawn(async move {
-        let read = async |stream: &mut MultiRailStream| {
-            purpose::give_turn(stream).await?;
-            let mut counter = Counter::start(Instant::now());
-            counter = counter.recorded(watch.interval.map(Recorder::start)).checked(watch.check);
-            while let Some(bytes) = stream.read_bytes().await? {
-                counter.add(&bytes);
-            }
-            Ok((counter.count(), counter.series()))
-        };
-        reading.unless(stream, read).await
+    let (baseline, beside, session) = (Baseline::take(rails), guest.company.observe(), guest.session.clone());
+    guest.control.say(&Reply::Begin).await?;
+    let counted = first(rails)?.spawn(async move {
+        let mut counter = Counter::start(Instant::now());
+        counter = counter.recorded(watch.interval().map(Recorder::start)).checked(watch.check);
+        let mut stream = session.accept_uni().await?;
+        while let Some(bytes) = stream.read_chunk(usize::MAX).await? {
+            counter.add(&bytes);
+        }
+        anyhow::Ok(counter)
     });
-    let ((count, series), stream) = on_rail.await?.context("the stream failed")?;
-    let lanes: Vec<LaneReportOn> = stream.stats().lanes.iter().map(Into::into).collect();
+    let counter = counted.await?.context("the stream failed")?;
+    let (count, stats) = (counter.count(), guest.session.stats());
+    let lanes: Vec<LaneReportOn> = stats.lanes.iter().map(Into::into).collect();
     let side = Side::since(&baseline, topology, rails, &lanes);
-    let receipt = serde_json::to_vec(&Receipt { count, side: side.clone() }).context("the report cannot be written")?;
-    let on_rail = first()?.runtime().spawn(async move {
-        let report = async |stream: &mut MultiRailStream| Ok(stream.write_all(&receipt).await?);
-        let ((), stream) = reporting.unless(stream, report).await?;
-        anyhow::Ok(stream.close().await?)
-    });
-    let stats = Some(on_rail.await?.context("the sender went away before it had the report")?);
-    Ok(Received { count, goodput_bits_per_second: count.bits_per_second(), side, series, stats })
+    let (goodput_bits_per_second, served_beside) = (count.bits_per_second(), beside.count());
+    let receipt = Receipt { count, goodput_bits_per_second, side: side.clone(), served_beside };
+    guest.control.say(&receipt).await.context("the sender went away before it had the report")?;
+    Ok(Received {
+        count,
+        goodput_bits_per_second,
+        side,
+        series: counter.series(),
+        security: Some(security.to_string()),
+        served_beside,
+        stats: Some(stats),
+    })
+}
+
+/// The first rail's runtime.
+fn first(rails: &Rails) -> Result<&RailRuntime> {
+    Ok(rails.iter().next().context("no rails")?.runtime())
 }

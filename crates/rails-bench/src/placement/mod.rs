@@ -9,11 +9,11 @@ use anyhow::{Error, Result};
 pub(crate) use flags::{PlacementArgs, RailsArgs, plan_on};
 use rails_bind::{
     Unheld,
-    claims::{ClaimError, Claims, Holder, Resource, Resources},
+    claims::{Claim, ClaimError, Claims, Holder, Resource, Resources},
 };
 use rails_multirail::{
     RailPlan, RailRequest, Rails,
-    planner::{PlanError, plan_rails},
+    planner::{PlanError, PlannedRail, plan_rails},
     runtime::RuntimeError,
 };
 use rails_task::TaskQueues;
@@ -68,6 +68,20 @@ pub(crate) fn build(topology: &Topology, request: &RailRequest, flag: &'static s
             // core out.
             Err(error) if is_core_claimed(&error) && tries.next().is_some() => {}
             Err(error) => return Err(not_built(error).context(flag)),
+        }
+    }
+}
+
+/// Plans rails of this machine, and claims all that exclusive ones have to themselves, without
+/// making the rails. Errors name `flag`.
+pub(crate) fn claim(topology: &Topology, request: &RailRequest, flag: &'static str) -> Result<(RailPlan, Claim)> {
+    let mut tries = 1..TRIES;
+    loop {
+        let plan = plan(topology, request, flag)?;
+        match Claims::machine().claim(plan.rails.iter().flat_map(PlannedRail::exclusive_resources)) {
+            Ok(claim) => return Ok((plan, claim)),
+            Err(ClaimError::Held { resource: Resource::Cpu(_), .. }) if tries.next().is_some() => {}
+            Err(error) => return Err(not_built(error.into()).context(flag)),
         }
     }
 }

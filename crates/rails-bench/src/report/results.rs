@@ -57,13 +57,30 @@ pub(crate) fn measured(measurement: &Measurement, details: bool) -> Result<()> {
         Part { name: "receive", sends: false, side: &measurement.receiver },
     ];
     let security = measurement.security.as_ref().map(|mode| format!(", {mode}")).unwrap_or_default();
-    print_parts(&format!("{transport}{security}: {goodput}\n"), &parts, details)
+    let beside = beside(measurement.served_beside);
+    print_parts(&format!("{transport}{security}: {goodput}\n{beside}"), &parts, details)
 }
 
 /// Prints the bytes that the receiving end of a measurement got, and each rail's part in them.
-pub(crate) fn counted(count: &Count, bits_per_second: f64, receiver: &Side, details: bool) -> Result<()> {
+pub(crate) fn counted(
+    count: &Count,
+    bits_per_second: f64,
+    receiver: &Side,
+    served_beside: u64,
+    details: bool,
+) -> Result<()> {
     let goodput = Goodput::new(count.bytes, Duration::from_secs_f64(count.seconds())).at(bits_per_second);
-    print_parts(&format!("received {goodput}\n"), &[Part { name: "receive", sends: false, side: receiver }], details)
+    let head = format!("received {goodput}\n{}", beside(served_beside));
+    print_parts(&head, &[Part { name: "receive", sends: false, side: receiver }], details)
+}
+
+/// A warning of other callers.
+fn beside(others: u64) -> String {
+    match others {
+        0 => String::new(),
+        1 => "not alone: the receiver served another caller meanwhile\n".to_owned(),
+        others => format!("not alone: the receiver served {others} other callers meanwhile\n"),
+    }
 }
 
 fn print_batch<T>(did: &str, bytes: u64, batch: &Batch<T>, counts: &str, part: Part<'_>, details: bool) -> Result<()> {

@@ -48,7 +48,7 @@ fn path_is_probed() {
     let folder = tempfile::tempdir().unwrap();
     let secret = secret(folder.path(), "a secret of the tests");
     let join = ["--secret-file", text(&secret)];
-    let (child, lines, to) = listening(["probe", "--listen", "127.0.0.1:0"].into_iter().chain(join));
+    let (child, lines, to) = listening(["serve", "--listen", "127.0.0.1:0"].into_iter().chain(join));
     let probe = ["probe", "--to", &to, "--max-rate", "20mbit"];
     let output = run(probe.into_iter().chain(join).chain(["--json"]));
     assert!(output.status.success(), "{}", stderr(&output));
@@ -73,7 +73,7 @@ fn path_is_probed() {
     assert_eq!(finish(child, &lines).0, 130);
     let gone = run(probe.into_iter().chain(join));
     assert_eq!(gone.status.code(), Some(1));
-    assert!(stderr(&gone).contains("start `rails-bench probe --listen` there first"), "{}", stderr(&gone));
+    assert!(stderr(&gone).contains("start `rails-bench serve` there first"), "{}", stderr(&gone));
     let flood = run(["probe", "--to", &to, "--insecure"]);
     assert_eq!(flood.status.code(), Some(2), "a path is not filled without a limit");
 }

@@ -3,10 +3,13 @@
 mod captured;
 mod celeritas;
 mod claims;
+mod conversations;
 mod demo;
 mod disk;
 mod doctor;
+mod doors;
 mod facts;
+mod gate;
 mod hidden;
 mod interrupted;
 mod killed;
@@ -15,8 +18,9 @@ mod limits;
 mod machine;
 mod measure;
 mod pairing;
-mod purposes;
+
 mod refusals;
+mod run;
 mod sandboxed;
 mod soak;
 mod still;

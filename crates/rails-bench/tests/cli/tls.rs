@@ -125,11 +125,6 @@ fn flags_that_contradict_each_other_are_both_named() {
         assert_eq!(output.status.code(), Some(2), "{flags:?}: {}", stderr(&output));
         assert!(stderr(&output).contains("--tls-cert") && stderr(&output).contains(flags[4]), "{}", stderr(&output));
     }
-    for command in [&["serve", "--listen", "127.0.0.1:0"][..], &["stream", "--to", "127.0.0.1:1"]] {
-        let output = run(command.iter().copied().chain(["--plain", "--encrypt"]));
-        assert_eq!(output.status.code(), Some(2));
-        assert!(stderr(&output).contains("--plain") && stderr(&output).contains("--encrypt"), "{}", stderr(&output));
-    }
     let both =
         rails_bench(send.into_iter().chain(["--tls-pin", &pin])).env("RAILS_SECRET", "0123456789abcdef").output();
     let said = stderr(&both.unwrap());

@@ -12,12 +12,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// The option of env(1) for tests under nohup(1), or in the background of a shell: these hand on
+/// the signals that they ignore.
+pub(crate) const DEFAULT_SIGNALS: &str = "--default-signal=HUP,INT,QUIT,TERM";
+
 /// A command with a clean environment as far as the program looks at it.
 pub(crate) fn rails_bench<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
-    // Tests that run under nohup(1), or in the background of a shell, hand on the signals that these
-    // ignore.
     let mut command = Command::new("env");
-    command.arg("--default-signal=HUP,INT,TERM").arg(cargo_bin("rails-bench"));
+    command.arg(DEFAULT_SIGNALS).arg(cargo_bin("rails-bench"));
     command.args(args).env_remove("RAILS_SECRET").stdin(Stdio::null());
     // The configuration of this machine's user is no part of a test.
     command.env("XDG_CONFIG_HOME", "/nonexistent");

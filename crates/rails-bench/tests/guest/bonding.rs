@@ -54,7 +54,7 @@ impl Drop for Bond<'_> {
 /// Receiver goodput in Mbit/s of one measurement to these addresses.
 fn goodput(cables: &(Cable, Cable), to: &str, plain: bool) -> f64 {
     let kind: &[&str] = if plain { &["--plain", "--insecure"] } else { &["--insecure"] };
-    let server = Server::start(cables.0.namespace(), &[&["--listen", to], kind, CUBIC].concat());
+    let server = Server::start(cables.0.namespace(), &[&["--listen", to, "--insecure"], CUBIC].concat());
     let stream = [&["stream", "--to", to, "--seconds", SECONDS, "--json"], kind, CUBIC].concat();
     let measured = json(&output(rails_bench(None, &stream)));
     server.finish();

@@ -5,6 +5,7 @@ mod bonding;
 mod claimed_nic;
 mod claims;
 mod doctor;
+mod run;
 mod topo;
 mod util;
 mod watch;

@@ -1,10 +1,13 @@
-//! Any process: its sockets, and whether it has the same network. This process: its end.
+//! Any process: its sockets, its descendants, and whether it has the same network. This process:
+//! its end.
 
 mod open_sockets;
+mod tree;
 
 use crate::{sys, thread::Tid};
 pub use open_sockets::{Protocol, Socket, SocketState};
-use std::{fs, io, os::unix::fs::MetadataExt};
+use std::{fs, io, os::unix::fs::MetadataExt, process::Command};
+pub use tree::ProcessTree;
 
 /// A process, by its number; any process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +82,33 @@ pub fn exit_at_once(code: i32) -> ! {
     sys::at_exit::exit_at_once(code)
 }
 
+/// Has a program begin with the signals blocked that the calling thread blocks now, and not with
+/// those that the thread blocks which starts it. So signals can be blocked first, and none is
+/// missed in between.
+///
+/// # Errors
+/// The operating system's.
+///
+/// # References
+/// [pthread_sigmask(3)](https://man7.org/linux/man-pages/man3/pthread_sigmask.3.html)
+pub fn begin_with_present_signals(command: &mut Command) -> io::Result<()> {
+    sys::signals::begin_with_present_mask(command)
+}
+
+/// Ends this process by a signal, as if nothing had handled it: whoever waits for this process sees
+/// the signal. Returns only if the signal ends no process, as `SIGCHLD`, and for numbers that are
+/// no signal's. A signal that makes a core file makes one of this process, as
+/// [`RLIMIT_CORE`](https://man7.org/linux/man-pages/man2/getrlimit.2.html) allows.
+///
+/// # Errors
+/// The operating system's.
+///
+/// # References
+/// [signal(7)](https://man7.org/linux/man-pages/man7/signal.7.html)
+pub fn end_by_signal(number: i32) -> io::Result<()> {
+    sys::signals::raise_with_default_action(number)
+}
+
 impl Process {
     /// The process of that number, which need not exist.
     pub fn of(pid: Tid) -> Self {
@@ -134,9 +164,17 @@ impl Process {
 fn unreadable(pid: Tid, file: String, needs: &'static str, source: io::Error) -> ProcessError {
     match source.raw_os_error() {
         Some(libc::ESRCH | libc::ENOENT) => ProcessError::NoSuchProcess { pid },
+        // The files of a zombie are root's.
+        Some(libc::EACCES | libc::EPERM) if has_ended(pid) => ProcessError::NoSuchProcess { pid },
         Some(libc::EACCES | libc::EPERM) => ProcessError::NotPermitted { file, needs, source },
         _ => ProcessError::Read { file, source },
     }
+}
+
+/// Whether the process is a zombie, or is being removed.
+fn has_ended(pid: Tid) -> bool {
+    let stat = procfs::process::Process::new(pid.as_raw()).and_then(|process| process.stat());
+    stat.is_ok_and(|stat| matches!(stat.state, 'Z' | 'X'))
 }
 
 /// The capability to follow a link below `/proc/PID`.
@@ -147,7 +185,7 @@ const TO_LIST_AND_LOOK: &str = "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::{Command, Stdio};
+    use std::process::Stdio;
 
     fn number(pid: u32) -> Tid {
         i32::try_from(pid).ok().and_then(Tid::from_raw).expect("a process has a number")

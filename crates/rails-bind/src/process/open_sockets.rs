@@ -77,7 +77,7 @@ pub(super) fn of(pid: Tid) -> Result<Vec<Socket>, ProcessError> {
 
 /// The inodes of a process's open sockets, of any kind. The crate `procfs` skips unreadable
 /// descriptors, so a process that may not be read would seem to have no sockets.
-fn inodes(pid: Tid) -> Result<BTreeSet<u64>, ProcessError> {
+pub(super) fn inodes(pid: Tid) -> Result<BTreeSet<u64>, ProcessError> {
     let directory = format!("/proc/{pid}/fd");
     let failed = |source| unreadable(pid, directory.clone(), TO_LIST_AND_LOOK, source);
     let mut inodes = BTreeSet::new();

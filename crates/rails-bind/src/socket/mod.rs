@@ -1,7 +1,9 @@
-//! Sockets: the NIC of their traffic, and the CPU that handled it last.
+//! Sockets: the NIC of their traffic, the CPU that handled it last, and the bytes of all
+//! connections.
 
 mod error;
 mod route;
+mod traffic;
 
 use self::route::Flow;
 use crate::sys;
@@ -9,6 +11,9 @@ pub use error::SocketError;
 use rails_topo::{CpuId, Nic, Topology};
 use socket2::SockRef;
 use std::{io, net::SocketAddr, os::fd::AsFd};
+#[cfg(feature = "fuzzing")]
+pub(crate) use traffic::fuzz;
+pub use traffic::{TcpTraffic, TrafficReader};
 
 /// The NIC that a connected socket sends through, by the kernel's own routing decision.
 ///
@@ -47,16 +52,23 @@ pub fn nic_of<'a>(socket: &impl AsFd, topology: &'a Topology) -> Result<&'a Nic,
             let mark = reference.mark().map_err(|source| SocketError::call("getsockopt(SO_MARK)", source))?;
             let protocol =
                 reference.protocol().map_err(|source| SocketError::call("getsockopt(SO_PROTOCOL)", source))?;
-            let flow = Flow { local, peer, protocol: protocol.map(Into::into), mark };
-            let alternatives = flow.alternatives()?;
-            if !alternatives.is_empty() {
-                let interfaces = alternatives.into_iter().map(name_of).collect::<Result<_, _>>()?;
-                return Err(SocketError::SeveralWays { interfaces });
-            }
-            name_of(flow.interface()?)?
+            name_of(sole_interface(Flow { local, peer, protocol: protocol.map(Into::into), mark })?)?
         }
     };
     topology.nic(&name).ok_or(SocketError::UnknownInterface { name })
+}
+
+/// The interface that a TCP connection of these addresses sends through, by the kernel's own
+/// routing decision in the network namespace of the calling thread. The socket may be any
+/// process's; its mark and the device that it is bound to are left out.
+///
+/// # Privileges
+/// None.
+///
+/// # Errors
+/// [`SocketError::NoRoute`], [`SocketError::SeveralWays`], [`SocketError::Call`].
+pub fn interface_of_connection(local: SocketAddr, peer: SocketAddr) -> Result<String, SocketError> {
+    name_of(sole_interface(Flow { local, peer, protocol: Some(libc::IPPROTO_TCP), mark: 0 })?)
 }
 
 /// The CPU that last handled a packet of this socket in the kernel, or that the socket was set to;
@@ -101,6 +113,16 @@ pub fn set_incoming_cpu(socket: &impl AsFd, cpu: CpuId) -> Result<(), SocketErro
     SockRef::from(socket)
         .set_cpu_affinity(cpu.0 as usize)
         .map_err(|source| SocketError::call("setsockopt(SO_INCOMING_CPU)", source))
+}
+
+/// The index of the interface of a flow, if the kernel's choice can be repeated.
+fn sole_interface(flow: Flow) -> Result<u32, SocketError> {
+    let alternatives = flow.alternatives()?;
+    if !alternatives.is_empty() {
+        let interfaces = alternatives.into_iter().map(name_of).collect::<Result<_, _>>()?;
+        return Err(SocketError::SeveralWays { interfaces });
+    }
+    flow.interface()
 }
 
 fn ends(socket: &SockRef<'_>) -> Result<(SocketAddr, SocketAddr), SocketError> {

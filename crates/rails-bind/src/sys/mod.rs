@@ -10,6 +10,7 @@ pub(crate) mod move_pages;
 pub(crate) mod parts;
 pub(crate) mod sched;
 pub(crate) mod sched_affinity;
+pub(crate) mod signals;
 pub(crate) mod slots;
 #[cfg(test)]
 mod slots_model;

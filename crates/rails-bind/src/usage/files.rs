@@ -8,6 +8,8 @@ use std::time::Duration;
 /// The used fields of `stat` (proc_pid_stat(5)); times are in clock ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stat {
+    /// The parent's number; 0 for a process whose parent is outside the reader's PID namespace.
+    pub(super) parent: i32,
     pub(super) minor_faults: u64,
     pub(super) major_faults: u64,
     pub(super) user_ticks: u64,
@@ -48,6 +50,7 @@ pub(super) fn parse_stat(stat: &str) -> Option<Stat> {
         text
     };
     Some(Stat {
+        parent: field(4)?.parse().ok()?,
         minor_faults: field(10)?.parse().ok()?,
         major_faults: field(12)?.parse().ok()?,
         user_ticks: field(14)?.parse().ok()?,
@@ -200,7 +203,7 @@ numa_faults node=1 task_private=30 task_shared=7 group_private=0 group_shared=0
             let fields: Vec<String> = (4..=52).map(|field| (if field == 39 { cpu } else { field }).to_string()).collect();
             let stat = format!("4711 ({name}) S {}\n", fields.join(" "));
             prop_assert_eq!(parse_stat(&stat), Some(Stat {
-                minor_faults: 10, major_faults: 12, user_ticks: 14, system_ticks: 15, priority: 18, nice: 19,
+                parent: 4, minor_faults: 10, major_faults: 12, user_ticks: 14, system_ticks: 15, priority: 18, nice: 19,
                 started_ticks: 22, last_cpu: CpuId(cpu), real_time_priority: 40, policy: 41,
             }));
         }

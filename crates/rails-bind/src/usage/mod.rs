@@ -13,12 +13,13 @@ mod thread_usage;
 
 use crate::thread::Tid;
 pub use history::{CpuHistory, Whereabouts};
+use nix::sys::resource::{UsageWho, getrusage};
 pub use numa_faults::{NodeFaults, NumaFaults};
 use serde::Serialize;
 use serde_with::{As, DurationMicroSeconds};
 use std::{fmt, io, time::Duration};
-pub(crate) use thread_usage::started;
-pub use thread_usage::{ThreadUsage, threads_of};
+pub use thread_usage::{ThreadUsage, cpu_time_of, threads_of};
+pub(crate) use thread_usage::{parent, started};
 
 /// The CPU time that this process has used, all of its threads together, the ended ones too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -89,7 +90,7 @@ pub enum UsageError {
     },
 
     /// `getrusage` failed.
-    #[error("getrusage failed for this process")]
+    #[error("getrusage failed")]
     Call(#[source] io::Error),
 }
 
@@ -106,8 +107,20 @@ impl ProcessUsage {
     /// [getrusage(2)](https://man7.org/linux/man-pages/man2/getrusage.2.html)
     #[doc(alias = "getrusage")]
     pub fn current() -> Result<Self, UsageError> {
-        let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF)
-            .map_err(|errno| UsageError::Call(errno.into()))?;
+        Self::read(UsageWho::RUSAGE_SELF)
+    }
+
+    /// Reads the usage of the processes that this one started and has waited for, with those that
+    /// they have waited for.
+    ///
+    /// # Errors
+    /// As [`current`](Self::current).
+    pub fn of_ended_children() -> Result<Self, UsageError> {
+        Self::read(UsageWho::RUSAGE_CHILDREN)
+    }
+
+    fn read(of: UsageWho) -> Result<Self, UsageError> {
+        let usage = getrusage(of).map_err(|errno| UsageError::Call(errno.into()))?;
         Ok(Self { user: duration(usage.user_time()), system: duration(usage.system_time()) })
     }
 

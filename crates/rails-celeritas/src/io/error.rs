@@ -80,7 +80,8 @@ pub enum OpenConnectionError {
         /// The limit that was reached.
         limit: Limit,
     },
-    /// The TLS of this end is for the other role: a client listens, or a server connects.
+    /// The security of this end is for the other role: the client's side of TLS listens, or the
+    /// server's side or the secrets of several peers connect.
     #[error("the credentials of mode {mode} are not for this role")]
     Role {
         /// The mode.

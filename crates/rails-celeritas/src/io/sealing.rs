@@ -294,7 +294,7 @@ mod tests {
     /// The seals of the end that connects and of the one that accepts.
     fn seals() -> [PacketSeals; 2] {
         let security = Security::encrypted(Secret::pre_shared(b"0123456789abcdef").unwrap());
-        let parameters = TransportParameters { longest_chunk: 1, window: 1 };
+        let parameters = TransportParameters::one_stream(1, 1);
         let (near, far): (Credentials, Credentials) = (security.initiator().unwrap(), security.responder().unwrap());
         let hello = Hello {
             mode: near.mode(),

@@ -179,7 +179,7 @@ impl Seals {
 }
 
 /// The handshake carries the parameters of a stream; a connection does not use them.
-const PARAMETERS: TransportParameters = TransportParameters { longest_chunk: 1, window: 1 };
+const PARAMETERS: TransportParameters = TransportParameters::one_stream(1, 1);
 
 #[cfg(test)]
 mod tests {

@@ -177,7 +177,7 @@ async fn a_flood_of_tls_hellos_is_told_to_try_again() {
 
 /// Whether the listener is too busy for one of `hellos` hellos of this mode.
 async fn is_busy_after(listener: &CeleritasListener, mode: Mode, hellos: usize) -> bool {
-    let parameters = TransportParameters { longest_chunk: 1, window: 1 };
+    let parameters = TransportParameters::one_stream(1, 1);
     let (purpose, stream) = (Purpose::Open, StreamId([1; 16]));
     let hello = HandshakeMessage::Hello(Hello { mode, purpose, stream, lane: 0, lanes: 1, parameters, nonce: [1; 32] });
     let refused = HandshakeMessage::Refused(Refusal::Busy(Limit::PeerTlsRate)).encode();

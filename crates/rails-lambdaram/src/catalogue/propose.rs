@@ -10,16 +10,14 @@ use super::{
     limits::OpenLimits,
     published::PublishedDataset,
 };
-use crate::{
-    description::{ArraySummary, DatasetDescription},
-    words::words,
-};
+use crate::description::{ArraySummary, DatasetDescription};
 use glob::Pattern;
 use rails_formats::{
     data_type::{DataType, Endianness},
     dataset::FilePattern,
     manifest::{ArrayDescription, ObjectPath},
 };
+use rails_multirail::error::with_causes;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
@@ -46,7 +44,7 @@ pub struct Proposal {
 /// [`CatalogueError`], also where no file of these formats is there.
 pub fn propose(folder: &Path, limits: &OpenLimits) -> Result<Proposal, CatalogueError> {
     let found = find(folder, limits)?;
-    let mut left_out: Vec<_> = found.refused.into_iter().map(|(path, error)| (path, words(&error))).collect();
+    let mut left_out: Vec<_> = found.refused.into_iter().map(|(path, error)| (path, with_causes(&error))).collect();
     let (mut folders, mut groups) = (Folders::default(), BTreeMap::<Kind, Vec<Part>>::new());
     for candidate in found.candidates {
         let (path, format) = (candidate.path, candidate.format);
@@ -56,7 +54,7 @@ pub fn propose(folder: &Path, limits: &OpenLimits) -> Result<Proposal, Catalogue
         }
         match Part::open(&path, format, &mut folders, limits) {
             Ok((kind, part)) => groups.entry(kind).or_default().push(part),
-            Err(error) => left_out.push((path, words(&error))),
+            Err(error) => left_out.push((path, with_causes(&error))),
         }
     }
     let largest = groups.iter().max_by_key(|(_, parts)| parts.len()).map(|(kind, _)| kind.clone());

@@ -8,10 +8,10 @@ use crate::{
     node::{Node, OpenGrid, Upstream},
     storage::{ReadTicket, Storage, StorageError},
     wire::{Denial, DenialReason, Urgency},
-    words::words,
 };
 use rails_array::Selection;
 use rails_cache::{BlockId, Fault, pattern::Path};
+use rails_multirail::error::with_causes;
 use std::{
     collections::HashMap,
     fmt,
@@ -102,8 +102,8 @@ impl Local {
                 now
             }
             Err(error) => {
-                tracing::warn!(dataset, error = words(&error), "a dataset cannot be opened again");
-                return Err(source(words(&error)));
+                tracing::warn!(dataset, error = with_causes(&error), "a dataset cannot be opened again");
+                return Err(source(with_causes(&error)));
             }
         };
         Ok(Arc::new(now.description().clone()))
@@ -140,10 +140,10 @@ impl Local {
     pub(super) fn left_out(&self) -> Vec<String> {
         let catalogue = self.catalogue.read().unwrap_or_else(PoisonError::into_inner);
         // Each of these errors names its path, and that of an array its array.
-        let files = catalogue.refused().iter().map(|refused| words(&refused.error));
+        let files = catalogue.refused().iter().map(|refused| with_causes(&refused.error));
         let of_dataset = |dataset: &Arc<PublishedDataset>| {
             let path = dataset.path().display().to_string();
-            dataset.refused().iter().map(|error| format!("{path}: {}", words(error))).collect::<Vec<_>>()
+            dataset.refused().iter().map(|error| format!("{path}: {}", with_causes(error))).collect::<Vec<_>>()
         };
         files.chain(catalogue.datasets().flat_map(of_dataset)).collect()
     }
@@ -192,7 +192,7 @@ async fn land(local: Weak<Local>, mut reads: UnboundedReceiver<Read>) {
                 if fault == Fault::Changed {
                     node.outdate(&grid);
                 }
-                node.fail(block, fault, &words(&error).into());
+                node.fail(block, fault, &with_causes(&error).into());
             }
         }
     }

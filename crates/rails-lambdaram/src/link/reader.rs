@@ -12,14 +12,13 @@ use crate::{
         BlockHeader, DenialReason, Hello, NodeId, ReaderFrame, RefusedReason, Run, ServerMessage, Urgency, VERSION,
         WireFault,
     },
-    words::words,
 };
 use bytes::Bytes;
 use rails_array::{Region, Selection};
 use rails_bind::memory::MemoryError;
 use rails_cache::{BlockId, Fault, UpstreamId, pattern::Path};
 use rails_formats::data_type::Endianness;
-use rails_multirail::Priority;
+use rails_multirail::{Priority, error::with_causes};
 use std::{
     collections::HashMap,
     fmt, io,
@@ -338,7 +337,7 @@ impl ReaderLink {
             let first = self.state().protocol.first_messages(self.hello());
             let encoded: Vec<Bytes> = first.frames.iter().map(ReaderFrame::encode).collect();
             let reason = match self.dialer.dial(&encoded).await {
-                Err(error) => words(&error),
+                Err(error) => with_causes(&error),
                 Ok((sender, receiver)) => {
                     let end = self.exchange(sender, receiver, &first, deadline).await;
                     if self.status() == LinkStatus::Up || self.is_closing() {
@@ -410,7 +409,7 @@ impl ReaderLink {
                 None => self.work.notified().await,
                 Some(frame) => {
                     if let Err(error) = sender.send(vec![frame.encode()], Priority::HIGHEST).await {
-                        return words(&error);
+                        return with_causes(&error);
                     }
                 }
             }
@@ -432,10 +431,10 @@ impl ReaderLink {
             let message = match message {
                 Ok(Some(message)) => message,
                 Ok(None) => return "the peer has ended the link".into(),
-                Err(error) => return words(&error),
+                Err(error) => return with_causes(&error),
             };
             let message = match ServerMessage::decode(message) {
-                Err(error) => return words(&error),
+                Err(error) => return with_causes(&error),
                 Ok(message) => message,
             };
             let Some(node) = self.node.upgrade() else { return "the node of this process has ended".into() };
@@ -535,7 +534,7 @@ impl ReaderLink {
         let mut bytes = match decoded {
             Ok(bytes) => bytes,
             Err(error) => {
-                node.fail(block, Fault::Corrupt, &format!("{}: {}", self.name, words(&error)).into());
+                node.fail(block, Fault::Corrupt, &format!("{}: {}", self.name, with_causes(&error)).into());
                 return Landed::Unwanted;
             }
         };

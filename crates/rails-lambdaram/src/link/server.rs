@@ -12,13 +12,12 @@ use crate::{
         BlockHeader, Denial, DenialReason, Encoding, Encodings, Handle, ReaderFrame, RefusedReason, Run, ServerFrame,
         Urgency, VERSION, Welcome, WireFault, check_description, runs_of,
     },
-    words::words,
 };
 use bytes::Bytes;
 use rails_array::{BlockIndex, Selection};
 use rails_cache::{self as cache, BudgetId, DatasetId, DownstreamId, Fault, Presender, RequestId, pattern::Path};
 use rails_formats::data_type::Endianness;
-use rails_multirail::Priority;
+use rails_multirail::{Priority, error::with_causes};
 use std::{
     collections::{HashMap, VecDeque},
     num::NonZeroU64,
@@ -107,7 +106,7 @@ pub(crate) async fn serve(
 ) -> String {
     let application = match timeout(GREETING_LIMIT, receiver.recv()).await {
         Err(_) => return "the peer sends no greeting".into(),
-        Ok(Err(error)) => return words(&error),
+        Ok(Err(error)) => return with_causes(&error),
         Ok(Ok(None)) => return "the peer has ended the link".into(),
         Ok(Ok(Some(message))) => greeted(node, &message),
     };
@@ -148,7 +147,7 @@ fn greeted(node: &Arc<Node>, message: &[u8]) -> Result<(String, Encodings, Welco
             let text = format!("version {found} was spoken, and this node speaks {VERSION}");
             return Err(Refusal { reason: RefusedReason::Version, text });
         }
-        Err(error) => return Err(Refusal::protocol(words(&error))),
+        Err(error) => return Err(Refusal::protocol(with_causes(&error))),
     };
     if hello.path.contains(&node.id()) {
         return Err(Refusal { reason: RefusedReason::Circle, text: String::new() });
@@ -221,7 +220,7 @@ impl ServerLink {
             };
             self.state().queue.set_moving();
             if let Err(error) = sent {
-                return words(&error);
+                return with_causes(&error);
             }
             rate.sent(begin.elapsed());
             // A message is taken at once while there is room, and the lanes of the link may have the
@@ -325,11 +324,11 @@ impl ServerLink {
             let message = match receiver.recv().await {
                 Ok(Some(message)) => message,
                 Ok(None) => return Err("the peer has ended the link".into()),
-                Err(error) => return Err(words(&error)),
+                Err(error) => return Err(with_causes(&error)),
             };
             let frame = match ReaderFrame::decode(&message) {
                 Ok(frame) => frame,
-                Err(error) => return Ok(Refusal::protocol(words(&error))),
+                Err(error) => return Ok(Refusal::protocol(with_causes(&error))),
             };
             if let Err(refusal) = self.handle(frame, application).await {
                 return Ok(refusal);
@@ -351,7 +350,7 @@ impl ServerLink {
                 let description =
                     described.map_err(Denial::from).and_then(|described| match check_description(&described) {
                         Ok(()) => Ok((*described).clone()),
-                        Err(error) => Err(Denial { reason: DenialReason::Source, text: words(&error) }),
+                        Err(error) => Err(Denial { reason: DenialReason::Source, text: with_causes(&error) }),
                     });
                 self.answer(ServerFrame::Described { question, description });
             }
@@ -530,7 +529,7 @@ impl ServerLink {
                 }
                 // The budget of a grid ends with it.
                 Err(_) if grid.is_stale() => self.tell_stale(key.0),
-                Err(error) => self.fault(key, WireFault::Missing, words(&error)),
+                Err(error) => self.fault(key, WireFault::Missing, with_causes(&error)),
             }
         }
     }

@@ -19,7 +19,6 @@ mod slots;
 use crate::{
     budgets::{BudgetRule, Budgets},
     wire::{BudgetStatus, GridOf, NodeId, NodeStatus},
-    words::words,
 };
 pub(crate) use core::{BudgetLease, ReaderKey};
 use core::{Core, Held};
@@ -33,6 +32,7 @@ use rails_cache::{
     self as cache, BlockId, BudgetId, DeclareError, DownstreamId, Fault, NodeConfig, Policy, RequestId, UpstreamId,
 };
 use rails_formats::{data_type::DataType, manifest::ArrayDescription};
+use rails_multirail::error::with_causes;
 use rails_topo::DataSize;
 pub(crate) use reading::ReadingError;
 use slots::{BlockBytes, SlotTable};
@@ -365,7 +365,7 @@ impl Node {
 
     /// A block cannot be had, because there is no memory for any.
     pub(crate) fn fail_without_memory(self: &Arc<Self>, block: BlockId, error: &MemoryError) {
-        let text = format!("this process cannot take the memory for blocks: {}", words(error));
+        let text = format!("this process cannot take the memory for blocks: {}", with_causes(error));
         self.fail(block, Fault::Unreachable, &text.into());
     }
 

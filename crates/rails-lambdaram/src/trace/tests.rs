@@ -57,7 +57,7 @@ fn begun(more: impl IntoIterator<Item = Line>) -> Vec<u8> {
 
 /// An error and its causes.
 fn words(error: &TraceError) -> String {
-    crate::words::words(error as &dyn Error)
+    rails_multirail::error::with_causes(error as &dyn Error)
 }
 
 /// An axis of a selection: the first coordinate, the extent, the step, and whether it is dropped.

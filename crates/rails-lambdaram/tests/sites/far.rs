@@ -132,7 +132,7 @@ async fn a_closed_site_leaves_no_link() {
 /// A relay for one connection. It holds the listener's answers after its `Challenge` back until the
 /// reader has sent that text.
 fn relay_until(text: &'static [u8], to: SocketAddr) -> SocketAddr {
-    const CHALLENGE: usize = 52;
+    const CHALLENGE: usize = 68;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {

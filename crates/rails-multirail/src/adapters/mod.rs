@@ -1,38 +1,15 @@
-//! Adapters of listeners and streams for axum and tonic.
+//! Adapters of listeners, streams and sessions for axum, h3, tonic and web-transport-trait.
 
 #[cfg(feature = "axum")]
 mod axum;
+#[cfg(feature = "h3")]
+pub mod h3;
+#[cfg(any(feature = "axum", feature = "tonic"))]
+mod stream_info;
 #[cfg(feature = "tonic")]
 mod tonic;
+#[cfg(feature = "web-transport")]
+pub mod web_transport;
 
-use crate::{MultiRailStream, StreamId};
-use bytes::Bytes;
-use std::net::SocketAddr;
-
-/// A stream's name, addresses and peer certificates, which a server hands to its handlers.
-///
-/// axum: `ConnectInfo<StreamInfo>`, with `into_make_service_with_connect_info::<StreamInfo>()`.
-/// tonic: an extension of each request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct StreamInfo {
-    /// The stream.
-    pub stream: StreamId,
-    /// [`MultiRailStream::local_addr`].
-    pub local_addr: SocketAddr,
-    /// [`MultiRailStream::peer_addr`].
-    pub peer_addr: SocketAddr,
-    /// [`MultiRailStream::peer_certificates`].
-    pub peer_certificates: Vec<Bytes>,
-}
-
-impl From<&MultiRailStream> for StreamInfo {
-    fn from(stream: &MultiRailStream) -> Self {
-        Self {
-            stream: stream.id(),
-            local_addr: stream.shared.opened_by.local,
-            peer_addr: stream.shared.opened_by.peer,
-            peer_certificates: stream.peer_certificates().to_vec(),
-        }
-    }
-}
+#[cfg(any(feature = "axum", feature = "tonic"))]
+pub use stream_info::StreamInfo;

@@ -14,9 +14,11 @@ pub use limits::Limits;
 use rails_net::{TcpTransport, Transport};
 use rails_proto::{
     Scheme,
-    connection::{Config, Connection},
-    parameters::{MAX_LANES, SILENCE_LIMIT, TransportParameters},
+    handshake::Purpose,
+    parameters::{MAX_LANES, SILENCE_LIMIT, StreamParameters, TransportParameters},
     policy::{Policy, StripePolicy},
+    session::{Config, Session},
+    stream_number::Side,
 };
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use tokio::runtime::{self, Handle};
@@ -33,6 +35,9 @@ pub struct StreamOptions {
     pub(crate) send_buffer: usize,
     max_unacknowledged: Option<u64>,
     pub(crate) window: u64,
+    max_concurrent_bi_streams: u32,
+    max_concurrent_uni_streams: u32,
+    stream_window: Option<u64>,
     transports: BTreeMap<Scheme, Arc<dyn Transport>>,
     pub(crate) handshake_timeout: Duration,
     pub(crate) connect_timeout: Duration,
@@ -85,6 +90,9 @@ impl StreamOptions {
             send_buffer: 4 << 20,
             max_unacknowledged: None,
             window: 16 << 20,
+            max_concurrent_bi_streams: 100,
+            max_concurrent_uni_streams: 100,
+            stream_window: None,
             transports: BTreeMap::from([(Scheme::TCP, Arc::new(TcpTransport::new()) as Arc<dyn Transport>)]),
             handshake_timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(15),
@@ -156,7 +164,7 @@ impl StreamOptions {
     }
 
     /// The most written bytes that wait for a lane, from 1 KiB to 1 GiB. Default: 4 MiB. Beyond
-    /// that the writer waits.
+    /// that the writer waits. In a session each stream may have as many wait.
     #[must_use]
     pub fn send_buffer(self, bytes: usize) -> Self {
         Self { send_buffer: bytes, ..self }
@@ -203,6 +211,42 @@ impl StreamOptions {
     #[must_use]
     pub fn window(self, bytes: u64) -> Self {
         Self { window: bytes, ..self }
+    }
+
+    /// How many streams in both directions the peer of a
+    /// [`MultiRailSession`](crate::MultiRailSession) may have open at a time, up to 1,048,576.
+    /// Default: 100. With 0 the peer opens none. A stream counts until both ends are done with
+    /// both of its directions and this end's handles are dropped.
+    ///
+    /// The session can [change](crate::MultiRailSession::set_max_concurrent_bi_streams) the limit
+    /// later. A [`MultiRailStream`](crate::MultiRailStream) does not use it.
+    #[must_use]
+    pub fn max_concurrent_bi_streams(self, max: u32) -> Self {
+        Self { max_concurrent_bi_streams: max, ..self }
+    }
+
+    /// How many streams in one direction the peer of a
+    /// [`MultiRailSession`](crate::MultiRailSession) may have open at a time, up to 1,048,576.
+    /// Default: 100. With 0 the peer opens none.
+    ///
+    /// The session can [change](crate::MultiRailSession::set_max_concurrent_uni_streams) the limit
+    /// later. A [`MultiRailStream`](crate::MultiRailStream) does not use it.
+    #[must_use]
+    pub fn max_concurrent_uni_streams(self, max: u32) -> Self {
+        Self { max_concurrent_uni_streams: max, ..self }
+    }
+
+    /// The most unread bytes that this end takes at first in one stream of a
+    /// [`MultiRailSession`](crate::MultiRailSession), from 1 KiB to the [window](Self::window).
+    /// Default: 256 KiB, or the window if that is smaller.
+    ///
+    /// The window of a stream whose application reads fast doubles, up to the window of the
+    /// session, which bounds the unread bytes of all streams together. A stream that is not read
+    /// holds up the others no more than its own window allows. A
+    /// [`MultiRailStream`](crate::MultiRailStream) does not use this option.
+    #[must_use]
+    pub fn stream_window(self, bytes: u64) -> Self {
+        Self { stream_window: Some(bytes), ..self }
     }
 
     /// Adds a transport with its options, for lanes whose addresses have its
@@ -346,7 +390,14 @@ impl StreamOptions {
         self.limits.validate()?;
         bounded("recorded decisions", *recorded_decisions as u64, 0, 1 << 20)?;
         bounded("unacknowledged bytes", self.unacknowledged(), *longest_chunk as u64, 1 << 30)?;
-        bounded("a window in bytes", *window, *longest_chunk as u64, 1 << 30)
+        bounded("a window in bytes", *window, *longest_chunk as u64, 1 << 30)?;
+        for (what, max) in [
+            ("concurrent streams in both directions", self.max_concurrent_bi_streams),
+            ("concurrent streams in one direction", self.max_concurrent_uni_streams),
+        ] {
+            bounded(what, max.into(), 0, MAX_STREAMS)?;
+        }
+        bounded("a window of a stream in bytes", self.window_of_stream(), 1 << 10, self.window)
     }
 
     /// Keeps the newest scheduling decisions of each stream, and the events between them, up to
@@ -379,6 +430,10 @@ impl StreamOptions {
         self.max_unacknowledged.unwrap_or(self.window)
     }
 
+    fn window_of_stream(&self) -> u64 {
+        self.stream_window.unwrap_or(DEFAULT_STREAM_WINDOW.min(self.window))
+    }
+
     /// The most bytes that a stream makes this end keep for the peer: those that the application
     /// has not read, those that arrive on as many lanes as a stream may have, and those that
     /// wait to be sent and for an acknowledgement.
@@ -388,31 +443,43 @@ impl StreamOptions {
         arrived + arriving + self.send_buffer as u64 + self.unacknowledged()
     }
 
-    pub(crate) fn parameters(&self) -> TransportParameters {
-        TransportParameters { longest_chunk: self.longest_chunk as u32, window: self.window }
+    /// The parameters that this end tells its peer as a lane joins for that purpose.
+    pub(crate) fn parameters(&self, purpose: Purpose) -> TransportParameters {
+        let streams = (purpose == Purpose::OpenSession).then_some(StreamParameters {
+            window: self.window_of_stream(),
+            max_bi: self.max_concurrent_bi_streams,
+            max_uni: self.max_concurrent_uni_streams,
+        });
+        TransportParameters { streams, ..TransportParameters::one_stream(self.longest_chunk as u32, self.window) }
     }
 
-    /// Makes this end of a new stream, to a peer with these parameters.
-    pub(crate) fn connection(&self, theirs: TransportParameters) -> Connection {
+    /// Makes this end of a new stream or session, as its purpose says, to a peer with these
+    /// parameters.
+    pub(crate) fn session(&self, purpose: Purpose, theirs: TransportParameters, side: Side) -> Session {
         let config = Config {
             longest_chunk: self.longest_chunk,
             send_buffer: self.send_buffer,
             max_unacknowledged: self.unacknowledged(),
-            parameters: self.parameters(),
+            parameters: self.parameters(purpose),
+            side,
             outage_limit: self.outage_limit,
             linger: self.linger,
         };
-        let mut connection = Connection::new(config, self.policy.build(), theirs);
+        let mut session = Session::new(config, self.policy.build(), theirs);
         if self.recorded_decisions > 0 {
-            connection.record_decisions(self.recorded_decisions);
+            session.record_decisions(self.recorded_decisions);
         }
-        connection
+        session
     }
 }
 
 /// The memory of a lane beside the chunk that is arriving on it: bytes read ahead, and the share of
 /// the allocator and the runtime.
 const FIXED_PER_LANE: u64 = 512 << 10;
+
+/// The most streams of one kind that a peer may have open at a time.
+pub(crate) const MAX_STREAMS: u64 = 1 << 20;
+const DEFAULT_STREAM_WINDOW: u64 = 256 << 10;
 
 fn bounded(what: &'static str, value: u64, min: u64, max: u64) -> Result<(), OptionError> {
     if (min..=max).contains(&value) { Ok(()) } else { Err(OptionError { what, value, min, max }) }
@@ -450,6 +517,12 @@ mod tests {
         assert!(options().window(1 << 10).validate().is_err(), "a window holds a chunk");
         assert!(options().max_unacknowledged(1 << 10).validate().is_err(), "a chunk waits for its acknowledgement");
         assert!(options().max_unacknowledged(1 << 31).validate().is_err());
+        assert!(options().max_concurrent_bi_streams(1 << 21).validate().is_err());
+        assert!(options().max_concurrent_uni_streams(1 << 21).validate().is_err());
+        assert!(
+            options().stream_window(1 << 9).validate().is_err() && options().stream_window(1 << 25).validate().is_err()
+        );
+        assert_eq!(options().stream_window(1 << 24).max_concurrent_bi_streams(0).validate(), Ok(()));
         for both in [options().window(1 << 12).longest_chunk(1 << 12), options().longest_chunk(1 << 12).window(1 << 12)]
         {
             assert_eq!(both.validate(), Ok(()), "in either order");

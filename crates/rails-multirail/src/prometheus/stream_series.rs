@@ -3,7 +3,7 @@
 use super::series::{BYTES, Metric, SECONDS, Sample, Value, counter, gauge};
 use crate::{LaneStats, StreamStats};
 use Value::{Gauge, Seconds, Total};
-use rails_proto::connection::{Reissued, WindowUse};
+use rails_proto::session::{Reissued, WindowUse};
 use std::time::Duration;
 
 pub(super) const STREAM_METRICS: &[Metric<StreamStats>] = &[
@@ -259,7 +259,7 @@ fn windows(stats: &StreamStats, to: &mut Vec<Sample>, value: impl Fn(&WindowUse)
 
 fn reissued(
     of: &Reissued,
-    count: fn(&rails_proto::connection::ByteCount) -> u64,
+    count: fn(&rails_proto::session::ByteCount) -> u64,
     mut put: impl FnMut((&'static str, &str), Value),
 ) {
     put(("cause", "requeued"), Total(count(&of.requeued)));

@@ -12,7 +12,7 @@ use prometheus_client::{
     registry::Registry,
 };
 use rails_bind::thread;
-use rails_proto::connection::{LaneTimes, Reordered, Stalls, WindowUse};
+use rails_proto::session::{LaneTimes, Reordered, Stalls, WindowUse};
 use rails_topo::Topology;
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -16,6 +16,7 @@ use crate::{
 pub(crate) use event::ShownPlace;
 pub use event::{RailEvent, RailEventKind};
 pub(crate) use following::Following;
+use futures_util::future::join_all;
 use links::LinkChanges;
 pub(crate) use links::LinkReports;
 use rails_bind::{
@@ -316,13 +317,13 @@ impl Rails {
     pub async fn drain(&self, limit: Duration) -> Result<(), Undelivered> {
         let mut streams = self.0.streams.living();
         streams.retain(|stream| stream.is_delivering());
-        let delivered = async {
-            for stream in &streams {
-                stream.delivered().await;
-            }
-        };
-        let _ = timeout(limit, delivered).await;
-        let left: Vec<_> = streams.iter().filter_map(|stream| stream.undelivered()).collect();
+        let waits = streams.iter().map(|stream| timeout(limit, stream.delivered()));
+        let waits = join_all(waits).await;
+        let left = streams.iter().zip(waits).filter_map(|(stream, wait)| {
+            // A stream that had delivered everything may owe its peer an answer to the peer's end by now.
+            stream.undelivered().filter(|left| wait.is_err() || left.bytes > 0)
+        });
+        let left: Vec<_> = left.collect();
         if left.is_empty() { Ok(()) } else { Err(Undelivered { limit, streams: left }) }
     }
 
@@ -743,9 +744,11 @@ const MOVE_LIMIT: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{RailRequest, plan_rails};
+    use crate::{RailRequest, StreamId, error::UndeliveredStream, plan_rails};
+    use futures_util::future::BoxFuture;
     use nix::errno::Errno;
     use rails_lab::Sandbox;
+    use std::future::{pending, ready};
 
     /// An unheld binding counts as held: otherwise the follower would move such rails at each
     /// change of the machine.
@@ -758,5 +761,38 @@ mod tests {
             let rails = Rails::build(&plan).expect("it runs unbound");
             assert!(rails.iter().all(Rail::is_bound_as_planned));
         });
+    }
+
+    /// A stream that has delivered everything, if it ever does, and then has to hear the peer's
+    /// end.
+    struct Answering {
+        delivers: bool,
+    }
+
+    impl StreamOnRails for Answering {
+        fn is_delivering(&self) -> bool {
+            true
+        }
+
+        fn delivered(&self) -> BoxFuture<'_, ()> {
+            if self.delivers { Box::pin(ready(())) } else { Box::pin(pending()) }
+        }
+
+        fn undelivered(&self) -> Option<UndeliveredStream> {
+            Some(UndeliveredStream { stream: StreamId([7; 16]), bytes: 0, failure: None })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_had_delivered_everything_is_not_left() {
+        let topology = Topology::detect().expect("this machine can be read");
+        let plan = plan_rails(&topology, &RailRequest::loopback(1)).expect("a loopback rail can be planned");
+        let rails = Rails::build(&plan).expect("loopback rails need no privilege");
+        let users: [Arc<dyn StreamOnRails>; 2] = [true, false].map(|delivers| Arc::new(Answering { delivers }) as _);
+        rails.streams().add(Arc::downgrade(&users[0]));
+        rails.drain(Duration::from_secs(60)).await.expect("it has delivered everything");
+        rails.streams().add(Arc::downgrade(&users[1]));
+        let left = rails.drain(Duration::from_millis(1)).await.expect_err("the other has not");
+        assert_eq!(left.streams.len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! The streams of a listener that wait to be accepted.
+//! The streams and sessions of a listener that wait to be accepted.
 
 use super::{MultiRailStream, wakers::among_others};
 use crate::ListenerClosed;
@@ -9,15 +9,39 @@ use std::{
 };
 use tokio::sync::{Notify, watch};
 
-/// The streams that wait to be accepted, and the listener's end. A stream comes in when its
+/// The streams and sessions that wait to be accepted, and the listener's end. One comes in when its
 /// initiator has confirmed it: peers that never do so hold no place.
 #[derive(Debug)]
 pub(super) struct AcceptQueue {
-    waiting: Mutex<VecDeque<MultiRailStream>>,
-    /// Notified of each stream that comes, and of the end.
+    waiting: Mutex<Waiting>,
+    /// Notified of each stream or session that comes, and of the end.
     arrived: Notify,
     /// The reason why the listener has stopped, if it has.
     ended: watch::Sender<Option<ListenerClosed>>,
+}
+
+/// Whether a peer has opened one stream or a session of many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Stream,
+    Session,
+}
+
+/// Those that wait, the longest waiting first. An application that accepts none of one kind keeps
+/// out none of the other.
+#[derive(Debug, Default)]
+struct Waiting {
+    streams: VecDeque<MultiRailStream>,
+    sessions: VecDeque<MultiRailStream>,
+}
+
+impl Waiting {
+    fn of(&mut self, kind: Kind) -> &mut VecDeque<MultiRailStream> {
+        match kind {
+            Kind::Stream => &mut self.streams,
+            Kind::Session => &mut self.sessions,
+        }
+    }
 }
 
 impl AcceptQueue {
@@ -25,31 +49,30 @@ impl AcceptQueue {
         Self { waiting: Mutex::default(), arrived: Notify::new(), ended: watch::Sender::default() }
     }
 
-    /// Whether the queue is full, so that the listener opens no further stream. Those that are
-    /// being opened still come in.
-    pub(super) fn is_full(&self) -> bool {
-        self.lock().len() >= BACKLOG
+    /// Whether so many of a kind wait that the listener opens no further one. Those that are being
+    /// opened still come in.
+    pub(super) fn is_full(&self, kind: Kind) -> bool {
+        self.lock().of(kind).len() >= BACKLOG
     }
 
-    /// Adds a stream. The queue of a closed listener aborts it, and so tells the peer.
-    pub(super) fn push(&self, stream: MultiRailStream) {
+    /// Adds a stream or session. The queue of a closed listener aborts it, and so tells the peer.
+    pub(super) fn push(&self, kind: Kind, stream: MultiRailStream) {
         // `close` waits for this borrow: in the queue of a closed listener the stream would stay for ever.
         let ended = self.ended.borrow();
         if is_closed(&ended) {
             drop(ended);
             return stream.abort();
         }
-        self.lock().push_back(stream);
+        self.lock().of(kind).push_back(stream);
         drop(ended);
         self.arrived.notify_waiters();
     }
 
-    /// Waits for the next stream. Cancel safe; several tasks may wait.
+    /// Waits for the next one of a kind. Cancel safe; several tasks may wait.
     ///
     /// # Errors
-    /// The reason of the listener's end, once no stream waits; after [`close`](Self::close) at
-    /// once.
-    pub(super) async fn next(&self) -> Result<MultiRailStream, ListenerClosed> {
+    /// The reason of the listener's end, once none waits; after [`close`](Self::close) at once.
+    pub(super) async fn next(&self, kind: Kind) -> Result<MultiRailStream, ListenerClosed> {
         // A waiting task holds no lock, so a task that is not polled does not keep streams from others.
         loop {
             let mut arrived = pin!(self.arrived.notified());
@@ -58,7 +81,7 @@ impl AcceptQueue {
             if is_closed(&ended) {
                 return Err(ListenerClosed::Closed);
             }
-            let next = self.lock().pop_front();
+            let next = self.lock().of(kind).pop_front();
             match (next, ended) {
                 (Some(stream), _) => return Ok(stream),
                 (None, Some(ended)) => return Err(ended),
@@ -75,12 +98,12 @@ impl AcceptQueue {
         self.arrived.notify_waiters();
     }
 
-    /// The application has closed the listener: aborts the streams that wait.
+    /// The application has closed the listener: aborts all that wait.
     pub(super) fn close(&self) {
         self.ended.send_replace(Some(ListenerClosed::Closed));
         self.arrived.notify_waiters();
         let waiting = std::mem::take(&mut *self.lock());
-        waiting.into_iter().for_each(MultiRailStream::abort);
+        waiting.streams.into_iter().chain(waiting.sessions).for_each(MultiRailStream::abort);
     }
 
     /// Waits until the application has closed the listener.
@@ -89,7 +112,7 @@ impl AcceptQueue {
         let _ = self.ended.subscribe().wait_for(is_closed).await;
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<MultiRailStream>> {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -98,5 +121,6 @@ fn is_closed(ended: &Option<ListenerClosed>) -> bool {
     matches!(ended, Some(ListenerClosed::Closed))
 }
 
-/// The listener opens no further stream while this number of them waits to be accepted.
+/// The listener opens no further stream while this number of them waits to be accepted, and no
+/// further session while as many of those wait.
 const BACKLOG: usize = 64;

@@ -11,9 +11,9 @@ use super::{
 use crate::RailId;
 use rails_net::Lane;
 use rails_proto::{
-    connection::{LaneId, LinkSample},
     lane::{LaneProtocol, TransportSample},
     seal::Seals,
+    session::{LaneId, LinkSample},
 };
 use rails_task::Helpers;
 use rails_topo::DataSize;
@@ -59,8 +59,11 @@ pub(super) struct Driven {
     pub(super) lending: Option<Lending>,
     /// The time for which the task has set its timer, if it has.
     pub(super) alarm: Option<Instant>,
-    /// The number of small arrivals in a row.
+    /// The number of small arrivals in a row, and after how many of them the reader's runtime
+    /// reports the next one: after more from one move to the next, as readers of several runtimes
+    /// may take turns.
     pub(super) small: u32,
+    pub(super) small_until_moved: u32,
     /// The number of arrivals in a row that ended inside a chunk.
     pieces: u32,
     /// The runtime that reports arrivals.
@@ -111,7 +114,16 @@ impl ActiveLane {
         let protocol = LaneProtocol::new(self.id, seals, max_unsent);
         let lending = Helpers::current().map(|helpers| Lending::new(helpers, self.lane.clone(), self.task_waker()));
         let (alarm, home_again, reports) = (None, None, self.home());
-        *self.lock() = Some(Driven { protocol, lending, alarm, small: 0, pieces: 0, reports, home_again });
+        *self.lock() = Some(Driven {
+            protocol,
+            lending,
+            alarm,
+            small: 0,
+            small_until_moved: SMALL_UNTIL_MOVED,
+            pieces: 0,
+            reports,
+            home_again,
+        });
     }
 
     /// The waker for arrivals, once the lane has started.
@@ -238,6 +250,9 @@ impl ActiveLane {
             return Err(error);
         }
         (driven.reports, driven.small) = (caller, SMALL_IN_A_ROW);
+        if caller != self.home() {
+            driven.small_until_moved = driven.small_until_moved.saturating_mul(2).min(MAX_UNTIL_MOVED);
+        }
         // The new registration has no wakers yet, and the task may wait for room.
         self.leave_to_task();
         Ok(())
@@ -321,5 +336,7 @@ impl Wake for TaskWaker {
 pub(super) const MAX_INLINE: usize = 64 << 10;
 /// After this many small arrivals in a row the reader receives the next one.
 const SMALL_IN_A_ROW: u32 = 2;
-/// After this many small arrivals in a row the reader's runtime reports the next one.
-pub(super) const SMALL_UNTIL_MOVED: u32 = 4;
+/// After this many small arrivals in a row the reader's runtime reports the next one, at first and
+/// at the most.
+const SMALL_UNTIL_MOVED: u32 = 4;
+const MAX_UNTIL_MOVED: u32 = 4096;

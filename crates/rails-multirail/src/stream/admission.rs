@@ -195,9 +195,23 @@ impl Streams {
 
     /// A lane from this address joins, so the initiator has the stream, which is not forgotten from
     /// now on. Gives the stream, and whether that is news.
-    pub(super) fn join(&self, stream: StreamId, from: IpAddr) -> Option<(Arc<StreamShared>, bool)> {
+    ///
+    /// `None` if no such stream is open, or if the lane has proved itself by other credentials than
+    /// the stream's: since the lane was asked for its proof, another peer may have opened a stream
+    /// of that name.
+    pub(super) fn join(
+        &self,
+        stream: StreamId,
+        proved: &Credentials,
+        from: IpAddr,
+    ) -> Option<(Arc<StreamShared>, bool)> {
         let mut known = self.lock();
         let shared = known.open.get(&stream)?.shared.upgrade()?;
+        if !proved.are_those_of(&shared.opened_by.joining) {
+            // If this was the last hold on the stream, wakers are called as it is dropped.
+            drop(known);
+            return None;
+        }
         let is_news = known.confirm(stream, from);
         Some((shared, is_news))
     }
@@ -295,6 +309,7 @@ mod tests {
         RailRequest, Rails, Security, StreamOptions, plan_rails,
         stream::shared::{OpeningLane, Role},
     };
+    use rails_proto::handshake::Purpose;
     use rails_topo::Topology;
     use std::net::Ipv4Addr;
 
@@ -335,11 +350,18 @@ mod tests {
 
         fn make(&self, number: u8) -> Arc<StreamShared> {
             let options = StreamOptions::new(Security::insecure());
-            let connection = options.connection(options.parameters());
+            let (purpose, side) = (Purpose::Open, rails_proto::stream_number::Side::Responder);
+            let session = options.session(purpose, options.parameters(purpose), side);
             let any = (Ipv4Addr::UNSPECIFIED, 0).into();
-            let (joining, peer_certificates) = (Credentials::Insecure, Vec::new());
-            let opened_by = OpeningLane { role: Role::Accepted, joining, peer_certificates, local: any, peer: any };
-            StreamShared::new(StreamId([number; 16]), connection, self.rails.clone(), opened_by, &options)
+            let opened_by = OpeningLane {
+                role: Role::Accepted,
+                joining: Credentials::Insecure,
+                peer_certificates: Vec::new(),
+                peer_name: None,
+                local: any,
+                peer: any,
+            };
+            StreamShared::new(StreamId([number; 16]), session, self.rails.clone(), opened_by, &options)
         }
 
         /// Opens a stream that its initiator confirms.
@@ -393,7 +415,8 @@ mod tests {
         let house = House::new();
         let streams = Streams::new(Limits::default(), 40);
         let [first, second] = [1, 2].map(|number| house.opened(&streams, number, 1).unwrap());
-        assert!(streams.join(StreamId([1; 16]), peer(2)).is_some(), "a lane of another rail");
+        let has_joined = streams.join(StreamId([1; 16]), &Credentials::Insecure, peer(2)).is_some();
+        assert!(has_joined, "a lane of another rail");
         let is_familiar = |last| streams.is_familiar(peer(last));
         assert_eq!([1, 2, 3].map(is_familiar), [true, true, false]);
         drop(first);
@@ -443,11 +466,11 @@ mod tests {
         let house = House::new();
         let streams = Streams::new(Limits::default(), 40);
         let opening = house.open(&streams, 1, 1).unwrap();
-        let (_shared, is_news) = streams.join(StreamId([1; 16]), peer(1)).unwrap();
+        let join = || streams.join(StreamId([1; 16]), &Credentials::Insecure, peer(1));
+        let (_shared, is_news) = join().unwrap();
         assert!(is_news, "the lane that joined announces it");
         drop(opening);
-        let (_, is_news) =
-            streams.join(StreamId([1; 16]), peer(1)).expect("the stream outlives the lane that opened it");
+        let (_, is_news) = join().expect("the stream outlives the lane that opened it");
         assert!(!is_news, "it is announced once");
     }
 }

@@ -48,21 +48,21 @@ impl Burst {
         if waits {
             self.waiting = Some(WaitingWrites { since, bytes });
         } else {
-            self.leave(now);
+            self.leave(|| now);
         }
         waits
     }
 
     /// Lets the waiting writes leave. The task may wait before its next write, which is no sign
     /// that it is slow.
-    pub(super) fn end(&mut self, now: Instant) {
+    pub(super) fn end(&mut self, now: impl FnOnce() -> Instant) {
         self.leave(now);
         self.last = None;
     }
 
-    fn leave(&mut self, now: Instant) {
+    fn leave(&mut self, now: impl FnOnce() -> Instant) {
         let Some(waiting) = self.waiting.take() else { return };
-        if now.saturating_duration_since(waiting.since) > LATE {
+        if now().saturating_duration_since(waiting.since) > LATE {
             self.quick = 0;
             self.needed = (2 * self.needed).min(MAX_QUICK);
         } else {
@@ -106,7 +106,7 @@ mod tests {
         assert!(burst.write(now + US, 1, true));
         assert!(burst.write(now + 2 * US, 1, true));
         assert!(!burst.write(now + 3 * US, 1, false));
-        burst.end(now + 4 * US);
+        burst.end(|| now + 4 * US);
         // However long the task has waited for its next request, it is still as quick.
         assert!(burst.write(now + 1_000_000 * US, 1, true));
     }
@@ -130,7 +130,7 @@ mod tests {
     fn delay_that_another_task_ends_is_one_too() {
         let (mut burst, now) = of_a_quick_task();
         assert!(burst.write(now + US, 1, true));
-        burst.end(now + 5_000 * US);
+        burst.end(|| now + 5_000 * US);
         assert!(!burst.write(now + 5_001 * US, 1, true));
     }
 

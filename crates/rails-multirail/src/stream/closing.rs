@@ -23,7 +23,7 @@ impl MultiRailStream {
     pub(super) async fn wait_for_lanes(&self) {
         let mut lanes_up = self.shared.lanes_up.subscribe();
         // The peer may keep its end open for a while, but both directions are complete.
-        self.shared.with(|state| state.connection.abandon(Instant::now()));
+        self.shared.with(|state| state.session.abandon(Instant::now()));
         let _ = among_others(lanes_up.wait_for(|up| *up == 0)).await;
         self.shared.rails.warn_of_unbound();
         self.shared.summarize();

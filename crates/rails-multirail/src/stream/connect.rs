@@ -3,33 +3,52 @@
 
 use super::{
     Dialing, MultiRailStream,
-    dialer::{Dialer, LaneOutcome, LaneReport, Path},
-    first_messages::FirstMessages,
+    dialer::{Dialer, LaneOutcome, LaneReport, Opening, Path},
 };
 use crate::{
-    EndpointError, OpenError, StreamOptions,
+    EndpointError, OpenError, StreamOptions, ToLaneAddresses, addresses,
     error::{FailedLane, JoinError},
     rails::Rails,
 };
 use rails_proto::{
     LaneAddress,
     opening::{AwaitedLanes, DialSchedule, DialStep},
-    pairing::Pair,
+    pairing::{self, Pair, Pairing},
     parameters::MAX_LANES,
 };
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use tokio::{
     sync::mpsc,
     time::{Instant, timeout_at},
 };
 
-/// Opens a stream with these lanes; see [`MultiRailStream::connect`]. With first messages it
-/// carries messages ([`MultiRailMessages::connect_paired`](super::MultiRailMessages)).
+/// The pairs of `rails` with these addresses, in order; see [`MultiRailStream::connect`].
+pub(super) async fn pair_in_order(
+    rails: &Rails,
+    remotes: impl ToLaneAddresses,
+    options: &StreamOptions,
+) -> Result<Pairing, EndpointError> {
+    let mut names = addresses::resolve(remotes).await?;
+    if rails.is_empty() {
+        return Err(EndpointError::NoRails);
+    }
+    let max = MAX_LANES / options.parallel.max(1);
+    let left_out = pairing::limit_names(&mut names, max);
+    if left_out > 0 {
+        tracing::info!(left_out, max, "names have more addresses than a stream has lanes");
+    }
+    let first = names.iter().flatten().next().ok_or(EndpointError::NoAddresses)?;
+    Ok(pairing::in_order_by_name(&rails.offers(first.scheme), &names))
+}
+
+/// Opens a stream or a session with these lanes; see [`MultiRailStream::connect`]. With first
+/// messages a stream carries messages
+/// ([`MultiRailMessages::connect_paired`](super::MultiRailMessages)).
 pub(super) async fn connect(
     rails: &Rails,
     lanes: &[Pair],
     options: &StreamOptions,
-    first: Option<FirstMessages>,
+    opening: Opening,
 ) -> Result<MultiRailStream, OpenError> {
     options.validate().map_err(EndpointError::from)?;
     let count = lanes.len() * options.parallel;
@@ -46,7 +65,7 @@ pub(super) async fn connect(
         options.transport_of(pair.theirs.address.scheme).map_err(EndpointError::from)?;
     }
     let credentials = options.security.initiator().ok_or(EndpointError::ServerSecurity)?;
-    let dialer = Dialer::new(count as u16, rails, options, credentials, first);
+    let dialer = Dialer::new(count as u16, rails, options, credentials, opening);
     let paths: Vec<Path> = (0u16..)
         .zip(lanes.iter().cycle().take(count))
         .map(|(index, pair)| Path { index, rail: pair.ours.rail, remote: pair.theirs.address })
@@ -122,7 +141,7 @@ pub(super) async fn connect(
             }
             stream.shared.log_opened(stream.lanes_up());
             rails.warn_of_unbound();
-            stream.dialing = Some(Dialing { dialer, next: count as u16 });
+            stream.dialing = Some(Dialing { dialer, next: Mutex::new(count as u16) });
             Ok(stream)
         }
         None => {

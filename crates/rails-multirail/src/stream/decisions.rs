@@ -20,6 +20,6 @@ impl Decisions {
     /// [`StreamOptions::record_decisions`](crate::StreamOptions::record_decisions) keeps. `None` if
     /// the stream records none.
     pub fn take(&self) -> Option<Record> {
-        self.shared.with(|state| state.connection.take_record())
+        self.shared.with(|state| state.session.take_record())
     }
 }

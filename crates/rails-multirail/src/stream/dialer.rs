@@ -16,11 +16,12 @@ use crate::{
 use rails_net::Lane;
 use rails_proto::{
     LaneAddress,
-    connection::LaneId,
     handshake::{Credentials, EarlyLane, HandshakeMessage, Hello, Joined, LONGEST_PLAIN, Purpose, StreamId},
     opening::{Attempts, Race, Turn},
     redial::{Ended, Loss, Redial},
     seal::Seals,
+    session::LaneId,
+    stream_number::Side,
 };
 use std::{
     collections::BTreeMap,
@@ -52,6 +53,15 @@ pub(super) enum LaneOutcome {
     Failed,
 }
 
+/// What the lanes open.
+#[derive(Debug)]
+pub(super) enum Opening {
+    /// A stream, and the first messages of one that carries messages.
+    Stream(Option<FirstMessages>),
+    /// A session of many streams.
+    Session,
+}
+
 /// A lane's number and its two ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Path {
@@ -67,6 +77,8 @@ pub(super) struct Dialer {
     lanes: u16,
     pub(super) rails: Rails,
     pub(super) options: StreamOptions,
+    /// Whether the lanes open a stream or a session.
+    purpose: Purpose,
     /// The credentials of a lane that opens the stream.
     credentials: Credentials,
     /// The first messages of a stream that carries messages.
@@ -95,16 +107,21 @@ struct Route {
 }
 
 impl Dialer {
-    /// A dialer for a stream of `lanes` lanes, which no lane has opened yet.
+    /// A dialer for a stream or session of `lanes` lanes, which no lane has opened yet.
     pub(super) fn new(
         lanes: u16,
         rails: &Rails,
         options: &StreamOptions,
         credentials: Credentials,
-        first: Option<FirstMessages>,
+        opening: Opening,
     ) -> Arc<Self> {
+        let (purpose, first) = match opening {
+            Opening::Stream(first) => (Purpose::Open, first),
+            Opening::Session => (Purpose::OpenSession, None),
+        };
         let dialer = Arc::new(Self {
             lanes,
+            purpose,
             rails: rails.clone(),
             options: options.clone(),
             credentials,
@@ -335,8 +352,7 @@ impl Dialer {
         // A removed lane is not dialled again.
         let is_missed = || {
             let has_moved = self.has_moved(kept.path.index);
-            kept.shared
-                .with(|state| (has_moved || state.connection.is_stalled(lane)) && !state.connection.is_leaving(lane))
+            kept.shared.with(|state| (has_moved || state.session.is_stalled(lane)) && !state.session.is_leaving(lane))
         };
         let mut moved = self.moved.subscribe();
         if self.has_moved(kept.path.index) {
@@ -348,7 +364,7 @@ impl Dialer {
                 // The channel lives as long as `self`.
                 _ = moved.changed() => false,
             };
-            let is_black_hole = kept.shared.with(|state| state.connection.is_black_hole(lane));
+            let is_black_hole = kept.shared.with(|state| state.session.is_black_hole(lane));
             redial.start(Loss { ended: Ended::Otherwise, lived: begun.elapsed(), is_black_hole });
             if has_stalled {
                 sleep(redial.wait()).await;
@@ -436,7 +452,7 @@ impl Dialer {
         // matter.
         let id = StreamId(random().map_err(JoinError::Random)?);
         let credentials = self.credentials.clone();
-        let hello = self.hello(&credentials, path.index, Purpose::Open, id)?;
+        let hello = self.hello(&credentials, path.index, self.purpose, id)?;
         let mut asking = Initiating::start(credentials, hello);
         asking.prove(&**connection).await?;
         if let Some(early_turn) = self.first.as_ref().and_then(FirstMessages::early_turn) {
@@ -479,7 +495,7 @@ impl Dialer {
 
     /// A new stream over a lane that has joined.
     fn stream_over(&self, id: StreamId, joined: Joined, connection: &Arc<dyn Lane>) -> Result<NewStream, JoinError> {
-        let mut state = self.options.connection(joined.parameters);
+        let mut state = self.options.session(self.purpose, joined.parameters, Side::Initiator);
         if let Some(first) = &self.first {
             first.queue(&mut state)?;
         }
@@ -487,6 +503,7 @@ impl Dialer {
             role: Role::Opened,
             joining: joined.joining,
             peer_certificates: joined.peer_certificates,
+            peer_name: None,
             local: connection.local_addr(),
             peer: connection.peer_addr(),
         };
@@ -508,7 +525,7 @@ impl Dialer {
         let Some(shared) = shared.filter(|_| !self.is_open()) else { return Ok(None) };
         let failed: Vec<u16> = self.failed().keys().copied().collect();
         shared.with(|state| {
-            (0..self.lanes).filter(|lane| !failed.contains(lane)).for_each(|lane| state.connection.dialled(lane));
+            (0..self.lanes).filter(|lane| !failed.contains(lane)).for_each(|lane| state.session.dialled(lane));
         });
         let is_first = self.opened.send_if_modified(|opened| {
             let is_first = opened.is_none();
@@ -577,7 +594,7 @@ impl Dialer {
         purpose: Purpose,
         stream: StreamId,
     ) -> Result<Hello, JoinError> {
-        let (mode, parameters) = (credentials.mode(), self.options.parameters());
+        let (mode, parameters) = (credentials.mode(), self.options.parameters(purpose));
         Ok(Hello { mode, purpose, stream, lane, lanes: self.lanes, parameters, nonce: nonce()? })
     }
 
@@ -702,7 +719,7 @@ impl Drop for Trying<'_> {
 /// Tells the stream that a lane did not come up. Returns whether the stream is over.
 fn dial_failed(shared: &StreamShared, path: Path, error: &JoinError) -> bool {
     shared.with(|state| {
-        state.connection.dial_failed(Instant::now().into_std(), path.index, error.refused());
+        state.session.dial_failed(Instant::now().into_std(), path.index, error.refused());
         state.is_over()
     })
 }

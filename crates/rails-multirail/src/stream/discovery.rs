@@ -119,7 +119,7 @@ async fn question(
         stream: StreamId(random().map_err(JoinError::Random)?),
         lane: 0,
         lanes: 0,
-        parameters: options.parameters(),
+        parameters: options.parameters(Purpose::Discover),
         nonce: nonce()?,
     };
     let lane = options.transport_of(remote.scheme)?.connect(local, remote.socket).await?;

@@ -2,7 +2,7 @@
 //! inline, on a thread of the application.
 
 use super::{
-    active_lane::{ActiveLane, Driven, SMALL_UNTIL_MOVED},
+    active_lane::{ActiveLane, Driven, Driving},
     alarm::tick,
     pool::ChunkBuffer,
     shared::{StreamShared, StreamState},
@@ -11,11 +11,11 @@ use super::{
 };
 use bytes::Bytes;
 use rails_proto::{
-    connection::Connection,
     lane::{LaneError, LaneProtocol, Next, READ_AHEAD, Received, StreamAccess},
     messages::MessageBuffer,
     parameters::TIMER_SLACK,
     policy::{TRACE_TARGET, Traced},
+    session::Session,
 };
 use rails_topo::DataSize;
 use std::{
@@ -30,7 +30,7 @@ use tokio::{runtime::Handle, task::coop};
 /// The access of a thread that drives a lane to its stream: the state under the lock, and memory.
 pub(super) struct Access<'a> {
     shared: &'a StreamShared,
-    lane: &'a ActiveLane,
+    lane: &'a Arc<ActiveLane>,
     is_task: bool,
 }
 
@@ -43,12 +43,12 @@ struct Arrival {
 
 impl<'a> Access<'a> {
     /// The access of the lane's task.
-    pub(super) fn on_rail(shared: &'a StreamShared, lane: &'a ActiveLane) -> Self {
+    pub(super) fn on_rail(shared: &'a StreamShared, lane: &'a Arc<ActiveLane>) -> Self {
         Self { shared, lane, is_task: true }
     }
 
     /// The access of a thread of the application.
-    pub(super) fn elsewhere(shared: &'a StreamShared, lane: &'a ActiveLane) -> Self {
+    pub(super) fn elsewhere(shared: &'a StreamShared, lane: &'a Arc<ActiveLane>) -> Self {
         Self { shared, lane, is_task: false }
     }
 
@@ -79,12 +79,12 @@ impl<'a> Access<'a> {
 
     /// Sends frames on the lane's task, as long as there are any and the connection takes them.
     pub(super) fn transmit(&mut self, context: &mut Context<'_>, driven: &mut Driven) {
-        let mut end = self.poll_transmit(context, driven);
+        let mut end = self.poll_transmit(context, driven, None);
         if let Poll::Ready(Err(error)) = &end
             && self.lane.may_be_of_reader(driven, error)
         {
             let _ = self.lane.report_to(driven, self.lane.home());
-            end = self.poll_transmit(context, driven);
+            end = self.poll_transmit(context, driven, None);
         }
         if let Poll::Ready(end) = end {
             driven.protocol.close_sending(end.map_err(LaneError::from));
@@ -102,7 +102,7 @@ impl<'a> Access<'a> {
         let (shared, lane) = (self.shared, self.lane);
         lane.handoff.reader_comes();
         let received = self.drive_inline(Word::WAKE_TASK, |access, driven| {
-            if driven.small >= SMALL_UNTIL_MOVED
+            if driven.small >= driven.small_until_moved
                 && let Ok(caller) = Handle::try_current()
                 && (lane.settings.application == Some(caller.id()) || shared.rail_of(caller.id()).is_some())
             {
@@ -118,8 +118,13 @@ impl<'a> Access<'a> {
     /// Sends on the thread of a caller that has the turn.
     fn send(&mut self, driven: &mut Driven) {
         driven.protocol.wake();
+        self.carry_out(driven, None);
+    }
+
+    /// Carries out the step that is decided, and those behind it.
+    fn carry_out(&mut self, driven: &mut Driven, decided: Option<Next>) {
         let waker = self.lane.task_waker();
-        match self.poll_transmit(&mut Context::from_waker(&waker), driven) {
+        match self.poll_transmit(&mut Context::from_waker(&waker), driven, decided) {
             Poll::Ready(Err(error)) if self.lane.may_be_of_reader(driven, &error) => self.lane.go_home(),
             Poll::Ready(end) => driven.protocol.close_sending(end.map_err(LaneError::from)),
             Poll::Pending => {}
@@ -136,17 +141,32 @@ impl<'a> Access<'a> {
             return None;
         };
         let done = act(self, driven);
+        self.end_turn(driven);
+        Some(done)
+    }
+
+    /// Carries out the step that was decided in the turn of the caller, and ends the turn.
+    pub(super) fn finish(&mut self, mut driving: Driving<'_>, decided: Next) {
+        if let Some(driven) = driving.started() {
+            self.carry_out(driven, Some(decided));
+            self.end_turn(driven);
+        }
+    }
+
+    /// Heeds the word of others at the end of a caller's turn, and the lane's next timeout.
+    fn end_turn(&mut self, driven: &mut Driven) {
+        let lane = self.lane;
         // One more round costs less than a switch to the task's thread. The task sends all that comes
         // later.
         if lane.takes_word_to_send() {
             self.send(driven);
         }
         let at = driven.protocol.poll_timeout(self);
-        let is_earlier = at.is_some_and(|at| driven.alarm.is_none_or(|alarm| tick(at) < alarm));
+        // A tick is not before its time, and to find it takes a division.
+        let is_earlier = at.is_some_and(|at| driven.alarm.is_none_or(|alarm| at < alarm && tick(at) < alarm));
         if is_earlier || driven.protocol.end().is_some() {
             lane.wake_task();
         }
-        Some(done)
     }
 
     /// Receives until the socket is empty. Ready when the caller has used up its yield budget.
@@ -155,6 +175,7 @@ impl<'a> Access<'a> {
         let received = self.poll_arrivals(driven, budget, &mut arrived);
         if arrived > 0 {
             self.lane.note_arrival(driven, arrived);
+            self.shared.note_near(self.lane);
         }
         received
     }
@@ -207,8 +228,14 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Ready when the sending side is closed, or fails.
-    fn poll_transmit(&mut self, context: &mut Context<'_>, driven: &mut Driven) -> Poll<io::Result<()>> {
+    /// Carries out the step that is decided, and those behind it. Ready when the sending side is
+    /// closed, or fails.
+    fn poll_transmit(
+        &mut self,
+        context: &mut Context<'_>,
+        driven: &mut Driven,
+        mut decided: Option<Next>,
+    ) -> Poll<io::Result<()>> {
         let lane = self.lane;
         if let Some(lending) = &mut driven.lending
             && let Some(back) = ready!(lending.take_back(&mut driven.protocol))?
@@ -218,8 +245,8 @@ impl<'a> Access<'a> {
         }
         let mut has_room = false;
         loop {
-            let now = Instant::now();
-            match driven.protocol.transmit(now, self, has_room) {
+            let next = decided.take().unwrap_or_else(|| driven.protocol.transmit(Instant::now(), self, has_room));
+            match next {
                 Next::AwaitRoom => {
                     ready!(lane.lane.poll_room(context))?;
                     has_room = true;
@@ -231,12 +258,15 @@ impl<'a> Access<'a> {
                     }
                     if let Some(lending) = &mut driven.lending
                         && driven.reports == lane.home()
-                        && lending.lend(now, &mut driven.protocol)
+                        && lending.lend(Instant::now(), &mut driven.protocol)
                     {
                         lane.wake_task();
                         return Poll::Pending;
                     }
                     ready!(self.poll_submit(context, &mut driven.protocol))?;
+                    if driven.protocol.is_at_rest() {
+                        return Poll::Pending;
+                    }
                 }
                 Next::Idle => return Poll::Pending,
                 Next::Close => return Poll::Ready(lane.lane.close_write()),
@@ -267,10 +297,15 @@ impl<'a> Access<'a> {
         }
     }
 
-    fn act<T>(&self, act: impl FnOnce(&mut Connection) -> T) -> T {
-        let act = |state: &mut StreamState| act(&mut state.connection);
+    fn act<T>(&self, act: impl FnOnce(&mut Session) -> T) -> T {
+        let act = |state: &mut StreamState| act(&mut state.session);
         if self.is_task { self.shared.with(act) } else { self.shared.with_inline(act) }
     }
+}
+
+/// Whether the log takes the decisions of the scheduler.
+pub(super) fn logs_decisions() -> bool {
+    tracing::enabled!(target: TRACE_TARGET, tracing::Level::TRACE)
 }
 
 /// The waker that hears of a lane's arrivals.
@@ -293,11 +328,11 @@ impl Wake for Arrival {
 impl StreamAccess for Access<'_> {
     type Buffer = ChunkBuffer;
 
-    fn with<T>(&mut self, act: impl FnOnce(&mut Connection) -> T) -> T {
-        if !tracing::enabled!(target: TRACE_TARGET, tracing::Level::TRACE) {
+    fn with<T>(&mut self, act: impl FnOnce(&mut Session) -> T) -> T {
+        if !logs_decisions() {
             return self.act(act);
         }
-        let (result, decisions) = self.act(|connection| connection.traced(act));
+        let (result, decisions) = self.act(|session| session.traced(act));
         // A decision does not know the name of the stream, so the span adds it.
         let span = tracing::trace_span!(target: TRACE_TARGET, "stream", id = %self.shared.id);
         span.in_scope(|| decisions.iter().for_each(Traced::log));

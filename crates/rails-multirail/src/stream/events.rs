@@ -2,8 +2,8 @@
 
 use crate::RailId;
 use rails_proto::{
-    connection::{Event, EventKind, LaneProgress, StandstillCause},
     handshake::StreamId,
+    session::{Event, EventKind, LaneProgress, StandstillCause},
 };
 use serde::Serialize;
 use serde_with::{As, DurationMilliSecondsWithFrac};

@@ -6,7 +6,7 @@ use crate::{
     error::{JoinError, MessageTooLong},
 };
 use bytes::Bytes;
-use rails_proto::connection::Connection;
+use rails_proto::{session::Session, stream_number::StreamNumber};
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
@@ -49,14 +49,14 @@ impl FirstMessages {
     ///
     /// # Errors
     /// [`JoinError::Messages`] if the peer's parameters are too small for them.
-    pub(super) fn queue(&self, connection: &mut Connection) -> Result<(), JoinError> {
+    pub(super) fn queue(&self, session: &mut Session) -> Result<(), JoinError> {
         let now = Instant::now();
-        connection.carry_messages(now).map_err(|error| JoinError::Messages(error.into()))?;
+        session.carry_messages(now, StreamNumber::FIRST).map_err(|error| JoinError::Messages(error.into()))?;
         let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for (message, priority) in messages.iter() {
-            MessageTooLong::check(message.len(), connection.longest_message())
+            MessageTooLong::check(message.len(), session.longest_message())
                 .map_err(|error| JoinError::Messages(error.into()))?;
-            connection.send(now, *priority, message.clone());
+            session.send(now, StreamNumber::FIRST, *priority, message.clone());
         }
         Ok(())
     }

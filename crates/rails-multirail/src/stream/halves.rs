@@ -1,19 +1,15 @@
 //! The two directions of a stream as separate halves.
 
-use super::{
-    MultiRailStream, lock,
-    shared::{StreamShared, StreamState},
-};
+use super::{MultiRailStream, lock, shared::StreamShared};
 use bytes::{Buf, Bytes, BytesMut};
-use rails_proto::connection::Connection;
+use rails_proto::session::Session;
 use std::{
     fmt,
     future::poll_fn,
-    io::{IoSlice, Result as IoResult},
+    io::{Error as IoError, IoSlice, Result as IoResult},
     pin::Pin,
     sync::{Arc, atomic::Ordering::Relaxed},
     task::{Context, Poll, ready},
-    time::Instant,
 };
 use tokio::{
     io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf},
@@ -141,7 +137,7 @@ impl<'a> ReadHalf<'a> {
             self.shared.note_at_hand(false);
             return Poll::Ready(Ok(Some(std::mem::take(self.reading))));
         }
-        self.shared.poll_next(context, Connection::read)
+        self.shared.poll_next(context, &self.shared.only, Session::read).map_err(IoError::from)
     }
 }
 
@@ -192,50 +188,13 @@ impl WriteHalf<'_> {
     /// # Errors
     /// As there.
     pub fn poll_write_bytes(&mut self, context: &mut Context<'_>, bytes: &mut Bytes) -> Poll<IoResult<usize>> {
-        self.poll_take(context, bytes, lock::keep)
-    }
-
-    /// Writes as many of the bytes as there is room for, in the form in which `keep` gives them.
-    fn poll_take(
-        &self,
-        context: &mut Context<'_>,
-        bytes: &mut Bytes,
-        keep: fn(Bytes) -> Bytes,
-    ) -> Poll<IoResult<usize>> {
-        let length = bytes.len();
-        let mut take = |state: &mut StreamState| {
-            if bytes.is_empty() {
-                // An empty write succeeds at once, with or without room.
-                return Poll::Ready(self.shared.writable(state).map(|()| 0));
-            }
-            let room = ready!(self.shared.poll_room(state))?;
-            let taken = keep(bytes.split_to(room.min(bytes.len())));
-            let length = taken.len();
-            state.connection.write(Instant::now(), taken);
-            Poll::Ready(Ok(length))
-        };
-        self.shared.poll_as_writer(context, || self.shared.write(length, &mut take))
-    }
-
-    /// The room for at most `length` bytes.
-    fn poll_room(&self, context: &mut Context<'_>, length: usize) -> Poll<IoResult<usize>> {
-        let room =
-            ready!(self.shared.poll_as_writer(context, || self.shared.with(|state| self.shared.poll_room(state))))?;
-        Poll::Ready(Ok(room.min(length).min(MAX_COPIED)))
+        self.shared.writing().poll_take(context, bytes, lock::keep)
     }
 }
 
 impl AsyncWrite for WriteHalf<'_> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &[u8]) -> Poll<IoResult<usize>> {
-        // The copy happens outside the lock. A short buffer is copied without asking for room, because
-        // there nearly always is some. For a long one, this half is the only writer, so the room
-        // cannot shrink meanwhile.
-        let most = match buffer.len() {
-            short @ ..=SHORT => short,
-            length => ready!(self.poll_room(context, length))?,
-        };
-        let mut copy = Bytes::copy_from_slice(&buffer[..most]);
-        self.poll_take(context, &mut copy, |copy| copy)
+        self.shared.writing().poll_copy(context, buffer)
     }
 
     /// Has the lanes send the small writes that wait for others. They send all others as soon as
@@ -258,13 +217,14 @@ impl AsyncWrite for WriteHalf<'_> {
         if slices.iter().all(|slice| slice.is_empty()) {
             return self.poll_write(context, &[]);
         }
-        let room = ready!(self.poll_room(context, MAX_COPIED))?;
+        let writing = self.shared.writing();
+        let room = ready!(writing.poll_room(context))?;
         let mut copy = BytesMut::new();
         for slice in slices {
             let rest = room - copy.len();
             copy.extend_from_slice(&slice[..slice.len().min(rest)]);
         }
-        self.poll_take(context, &mut copy.freeze(), |copy| copy)
+        writing.poll_take(context, &mut copy.freeze(), |copy| copy)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -435,9 +395,3 @@ impl fmt::Display for ReuniteError {
 }
 
 impl std::error::Error for ReuniteError {}
-
-/// Copying this many bytes costs less than taking the lock.
-const SHORT: usize = 4 << 10;
-/// The most bytes that one write copies: as many as a lane takes at once, so that the first chunk
-/// is on its way while the next is copied.
-const MAX_COPIED: usize = 256 << 10;

@@ -2,14 +2,15 @@
 //! thread.
 
 use super::{
-    active_lane::{ActiveLane, MAX_INLINE},
-    drive::Access,
+    active_lane::{ActiveLane, Driving, MAX_INLINE},
+    drive::{Access, logs_decisions},
     shared::{StreamShared, StreamState},
+    tasks::StreamTasks,
+    turn::Word,
 };
-use rails_proto::connection::Connection;
+use crate::StreamError;
+use rails_proto::{session::Session, stream_number::StreamNumber};
 use std::{
-    cell::Cell,
-    io::Result as IoResult,
     sync::{Arc, Weak},
     task::{Context, Poll, ready},
     time::Instant,
@@ -31,36 +32,55 @@ impl StreamShared {
         // A task of a runtime has an end of its turn.
         let is_task = task::try_id().is_some() && Handle::try_current().is_ok();
         let at_hand = self.has_at_hand();
-        let (waits, is_led) = (Cell::new(false), Cell::new(false));
+        // The lane of the latest arrival, if no other thread drives it, asks under the same lock.
+        let near = self.near().filter(|_| !logs_decisions());
+        let mut driving = near.as_ref().and_then(|lane| lane.begin_or_leave(Word::SEND));
+        let (mut waits, mut decided, mut led) = (false, None, None);
         let write = |state: &mut StreamState| {
             state.prefer_lane_here();
-            let before = state.connection.sent();
+            let before = state.session.sent();
+            let now = Instant::now();
+            let asks =
+                |near: &&Arc<ActiveLane>| driving.is_some() && state.is_up(near) && state.session.is_idle(near.id);
+            let asks = near.as_ref().filter(asks).is_some();
+            if asks {
+                state.session.begin_turn();
+            }
             let result = act(state);
-            if is_task && state.connection.sent() != before {
-                let has_more = at_hand || state.connection.is_readable();
-                waits.set(state.note_write(length, has_more));
+            if is_task && state.session.sent() != before {
+                let has_more = at_hand || state.session.is_readable();
+                waits = state.note_write(now, length, has_more);
+            }
+            if asks {
+                if !waits && let Some(driven) = driving.as_mut().and_then(Driving::started) {
+                    driven.protocol.wake();
+                    decided = Some(driven.protocol.transmit_locked(now, &mut state.session, false));
+                }
+                state.session.end_turn(now);
             }
             result
         };
-        let result = self.act(Connection::take_urgent_wakes, write, |lane| {
-            is_led.set(true);
-            match waits.get() {
-                true => self.let_wait(lane),
-                false => Access::elsewhere(self, lane).transmit_inline(),
-            }
-        });
-        if !waits.get() {
+        let result = self.act(|session| self.urgent_wakes(session), write, |lane| led = Some(lane.clone()));
+        if let (Some(near), Some(driving), Some(decided)) = (&near, driving, decided) {
+            Access::elsewhere(self, near).finish(driving, decided);
+        }
+        match &led {
+            Some(lane) if waits => self.let_wait(lane),
+            Some(lane) => Access::elsewhere(self, lane).transmit_inline(),
+            None => {}
+        }
+        if !waits {
             self.send_waiting();
         }
         // A lane that waits makes the call at the end of the turn.
-        if !waits.get() || !is_led.get() {
-            self.with(|_| ());
+        if !waits || led.is_none() {
+            self.wake_later();
         }
         result
     }
 
     /// Has the lane send at the end of the turn of the calling task.
-    fn let_wait(self: &Arc<Self>, lane: &ActiveLane) {
+    fn let_wait(self: &Arc<Self>, lane: &Arc<ActiveLane>) {
         self.add_waiting(lane.id);
         // The watch of the lane's task looks after the writes of a task whose turn does not end.
         if !lane.is_watched() {
@@ -72,53 +92,58 @@ impl StreamShared {
     }
 
     /// Has the lanes send whose writes wait.
-    pub(super) fn send_waiting(&self) {
+    pub(crate) fn send_waiting(&self) {
         if let Some(lanes) = self.take_waiting() {
             lanes.iter().for_each(|lane| Access::elsewhere(self, lane).transmit_inline());
-            self.with(|_| ());
+            self.wake_later();
         }
     }
 
-    /// Waits for the next bytes or message that `read` gives; `None` at the end of the stream.
+    /// Takes arrivals in for a lane that [has passed them on](Self::arrived).
+    pub(crate) fn take_in(&self, lane: &Arc<ActiveLane>) {
+        Access::elsewhere(self, lane).receive_inline();
+    }
+
+    /// Waits for the next bytes or message of a stream that `read` gives; `None` at the end of the
+    /// stream.
     pub(crate) fn poll_next<T>(
         &self,
         context: &mut Context<'_>,
-        read: impl Fn(&mut Connection, Instant) -> Option<T>,
-    ) -> Poll<IoResult<Option<T>>> {
+        tasks: &Arc<StreamTasks>,
+        read: impl Fn(&mut Session, Instant, StreamNumber) -> Option<T>,
+    ) -> Poll<Result<Option<T>, StreamError>> {
         // A stream that always has bytes must not starve the other tasks of the caller's thread.
         let budget = ready!(coop::poll_proceed(context));
-        let mut is_registered = false;
+        let (number, now) = (tasks.number(), Instant::now());
         loop {
             let next = self.with(|state| {
-                if let Some(next) = read(&mut state.connection, Instant::now()) {
+                if let Some(next) = read(&mut state.session, now, number) {
                     return Ok(Poll::Ready(Ok(Some(next))));
                 }
-                if state.connection.is_read() {
+                if state.session.is_read(number) {
                     return Ok(Poll::Ready(Ok(None)));
                 }
-                if let Some(error) = self.error(state) {
-                    return Ok(Poll::Ready(Err(error.into())));
+                if let Some(failure) = state.session.read_failure(number) {
+                    return Ok(Poll::Ready(Err(self.stream_error(state, failure))));
                 }
                 if let Some(lane) = state.take_arrived() {
                     return Err(lane);
                 }
-                state.note_reader(is_registered);
+                state.note_reader(tasks);
                 Ok(Poll::Pending)
             });
             match next {
-                Ok(Poll::Pending) if !is_registered => {
-                    self.register_reader(context.waker());
-                    is_registered = true;
+                Ok(Poll::Pending) => {
+                    if tasks.register_reader(context.waker()) {
+                        self.send_waiting();
+                        return Poll::Pending;
+                    }
                 }
                 Ok(next) => {
-                    if next.is_ready() {
-                        budget.made_progress();
-                    } else {
-                        self.send_waiting();
-                    }
+                    budget.made_progress();
                     return next;
                 }
-                Err(lane) => Access::elsewhere(self, &lane).receive_inline(),
+                Err(lane) => self.take_in(&lane),
             }
         }
     }
@@ -127,8 +152,8 @@ impl StreamShared {
     pub(super) fn finish(&self) {
         self.send_waiting();
         self.with(|state| {
-            if !state.connection.is_finished() {
-                state.connection.finish(Instant::now());
+            if !state.session.is_finished(StreamNumber::FIRST) {
+                state.session.finish(Instant::now(), StreamNumber::FIRST);
             }
         });
     }

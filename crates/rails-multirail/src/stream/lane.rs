@@ -10,10 +10,10 @@ use super::{
 use crate::{RailId, StreamOptions, error::LaneError};
 use rails_net::Lane;
 use rails_proto::{
-    connection::{LaneTraits, LaneUpError},
     parameters::ACK_TIMER,
     redial::{Ended, Loss},
     seal::Seals,
+    session::{LaneTraits, LaneUpError},
 };
 use std::{
     future::poll_fn,
@@ -73,8 +73,8 @@ impl LaneDriver {
         let begun = Instant::now();
         self.start();
         self.end = self.drive().await;
-        let (is_leaving, is_black_hole) = self.shared.with(|StreamState { connection, .. }| {
-            (connection.is_leaving(self.lane.id), connection.is_black_hole(self.lane.id))
+        let (is_leaving, is_black_hole) = self.shared.with(|StreamState { session, .. }| {
+            (session.is_leaving(self.lane.id), session.is_black_hole(self.lane.id))
         });
         Loss { ended: Ended::of(&self.end, is_leaving), lived: begun.elapsed(), is_black_hole }
     }
@@ -92,7 +92,7 @@ impl LaneDriver {
     /// Resets a stream that no application has at this end, as far as the connection takes the
     /// frame at once.
     pub(super) fn reset(mut self) {
-        self.shared.with(|state| state.connection.abort(Instant::now()));
+        self.shared.with(|state| state.session.abort(Instant::now()));
         self.send_ahead();
         self.end = Ok(());
     }

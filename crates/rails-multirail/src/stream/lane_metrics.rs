@@ -10,7 +10,7 @@ use crate::{
 };
 use rails_bind::thread::{self, Tid};
 use rails_net::{Lane, TransportStats};
-use rails_proto::connection::LaneConnectionStats;
+use rails_proto::session::LaneConnectionStats;
 use rails_topo::Bandwidth;
 use std::{
     net::SocketAddr,

@@ -2,19 +2,21 @@
 
 use super::{
     MultiRailStream,
-    accept_queue::AcceptQueue,
+    accept_queue::{AcceptQueue, Kind},
     admission::{Eviction, HandshakePlace, Handshakes, Opening, Streams},
     discovery,
     io::receive,
-    join::{nonce, random, read_message, send_messages},
+    join::{nonce, read_message, send_messages},
     lane::LaneDriver,
+    listener_security::{ListenerSecurity, of_unknown_stream},
     shared::{OpeningLane, Role, StreamShared},
     supervisor::supervise,
     unread::Unread,
 };
 use crate::{
-    BindListenerError, EndpointError, ListenerClosed, RailId, StreamOptions, ToLaneAddresses, addresses,
-    error::{JoinError, with_causes},
+    BindListenerError, EndpointError, ListenerClosed, MultiRailSession, RailId, Security, StreamOptions,
+    ToLaneAddresses, addresses,
+    error::{JoinError, SetSecurityError, with_causes},
     rails::Rails,
 };
 use futures_util::{Stream, stream};
@@ -23,10 +25,10 @@ use rails_proto::{
     LaneAddress, Scheme,
     admission::{HandshakeRate, Standing},
     handshake::{
-        Credentials, HandshakeError, HandshakeMessage, Hello, LONGEST_PLAIN, Limit, Mode, PREFIX_LEN, Proved, Purpose,
+        Credentials, HandshakeError, HandshakeMessage, Hello, LONGEST_PLAIN, Limit, PREFIX_LEN, Proved, Purpose,
         Refusal, Responder, ResponderStep, StreamId,
     },
-    secret::Secret,
+    stream_number::Side,
 };
 use std::{
     future::poll_fn,
@@ -45,22 +47,31 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Listens on several addresses, and accepts streams whose lanes come in on any of them.
+/// Listens on several addresses, and accepts streams and sessions whose lanes come in on any of
+/// them. The peer decides which it opens; [`accept`](Self::accept) gives the streams, and
+/// [`accept_session`](Self::accept_session) the sessions. The rules below hold for sessions as for
+/// streams, and both count in the same [`Limits`](crate::Limits).
 ///
 /// A lane that cannot join (a wrong or missing secret, another mode, protocol or version, an
 /// untrusted certificate) is refused and logged with `tracing`; the open streams and the listener
 /// go on. The listener hands out a stream after its initiator has confirmed it: the lanes of an
 /// initiator race to open the stream, and the listener forgets the attempts that lose.
 ///
+/// A listener may know several peers, each by a secret of its own ([`Security::psk_of`],
+/// `encrypted_of`): [`MultiRailStream::peer_name`] says whose stream it has accepted.
+/// [`set_security`](Self::set_security) changes the secrets or the certificate, and open streams go
+/// on.
+///
 /// [`Limits`](crate::Limits) protect it against floods ([`StreamOptions::limits`]). By default at
 /// most 256 handshakes are under way, 64 of them from one address, and at a limit a silent peer
 /// makes room for the next; at most 1,024 streams are open, 256 of them of one peer, which can make
 /// this end keep at most 104 GiB, and 26 GiB for one peer. A handshake, including that of TLS, may
 /// take [`StreamOptions::handshake_timeout`] (5 s). While 64 streams wait to be accepted, the
-/// listener asks peers that open another one to try again.
+/// listener asks peers that open another one to try again, and the same holds for sessions.
 #[derive(Debug)]
 pub struct MultiRailListener {
     incoming: Arc<AcceptQueue>,
+    security: Arc<ListenerSecurity>,
     addresses: Vec<LaneAddress>,
     /// The tasks that accept lanes, one for each address.
     listening: AsyncMutex<Vec<JoinHandle<()>>>,
@@ -79,8 +90,7 @@ struct Joining {
 struct ListenerShared {
     rails: Rails,
     options: StreamOptions,
-    /// The listener's credentials for a lane that opens a stream.
-    credentials: Credentials,
+    security: Arc<ListenerSecurity>,
     streams: Streams,
     incoming: Arc<AcceptQueue>,
     handshakes: Arc<Handshakes>,
@@ -121,12 +131,12 @@ impl MultiRailListener {
         if addresses.is_empty() {
             return Err(EndpointError::NoAddresses.into());
         }
-        let credentials = options.security.responder().ok_or(EndpointError::ClientSecurity)?;
+        let security = Arc::new(ListenerSecurity::new(&options.security)?);
         let incoming = Arc::new(AcceptQueue::new());
         let registry = Arc::new(ListenerShared {
             rails: rails.clone(),
             options: options.clone(),
-            credentials,
+            security: security.clone(),
             streams: Streams::new(options.limits, options.memory_of_stream()),
             incoming: incoming.clone(),
             handshakes: Handshakes::new(options.limits),
@@ -136,7 +146,7 @@ impl MultiRailListener {
             acceptors: AtomicUsize::new(addresses.len()),
             warnings: Repeated::new(),
         });
-        let mut listener = Self { incoming, addresses: Vec::new(), listening: AsyncMutex::default() };
+        let mut listener = Self { incoming, security, addresses: Vec::new(), listening: AsyncMutex::default() };
         for (index, address) in addresses.into_iter().enumerate() {
             let rail = registry.rail_of(address.socket).unwrap_or(RailId(index % rails.len()));
             let registry = registry.clone();
@@ -176,7 +186,16 @@ impl MultiRailListener {
     pub async fn accept(&self) -> Result<MultiRailStream, ListenerClosed> {
         // A listener at which a stream always waits must not starve the other tasks of the caller's thread.
         coop::consume_budget().await;
-        self.incoming.next().await
+        self.incoming.next(Kind::Stream).await
+    }
+
+    /// As [`accept`](Self::accept), for the next session.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn accept_session(&self) -> Result<MultiRailSession, ListenerClosed> {
+        coop::consume_budget().await;
+        Ok(MultiRailSession::of(self.incoming.next(Kind::Session).await?))
     }
 
     /// The accepted streams as a [`Stream`]. It ends after [`close`](Self::close), or with the
@@ -207,6 +226,23 @@ impl MultiRailListener {
             let _ = task.await;
             listening.pop();
         }
+    }
+
+    /// Changes the security of the listener, which stays in its mode: other secrets or names of
+    /// peers, another certificate. Handshakes that begin from now on to open a stream, or to ask
+    /// for the listener's lanes, go by the new security. Those under way end as they began,
+    /// within [`StreamOptions::handshake_timeout`].
+    ///
+    /// Open streams go on, also those of peers that the new security does not let in: a lane that
+    /// they lose comes back by the secret that opened the stream. To end the streams of such a peer
+    /// is the application's affair ([`MultiRailStream::peer_name`]).
+    ///
+    /// # Errors
+    /// [`SetSecurityError`]; the listener keeps its security then.
+    pub fn set_security(&self, security: impl Into<Security>) -> Result<(), SetSecurityError> {
+        self.security.set(&security.into())?;
+        tracing::info!("a listener has other security for new streams");
+        Ok(())
     }
 
     /// The bound addresses, in the order of the call to [`bind`](Self::bind). In place of a port 0
@@ -383,7 +419,7 @@ impl ListenerShared {
                 discovery::answer(&*lane, proved, &self.rails, rail, &bound, scheme).await?;
                 Ok(None)
             }
-            Purpose::Open => {
+            Purpose::Open | Purpose::OpenSession => {
                 let opening = self.open(&proved, &*lane).await?;
                 send_messages(&*lane, std::slice::from_ref(&proved.accept)).await?;
                 // The initiator may have opened the stream by another lane meanwhile, or given up.
@@ -402,7 +438,7 @@ impl ListenerShared {
             Purpose::Join => {
                 // An initiator that joins a stream has it, even if the confirmation was lost with the lane that
                 // opened it.
-                let Some((shared, is_news)) = self.streams.join(stream, peer) else {
+                let Some((shared, is_news)) = self.streams.join(stream, &proved.joining, peer) else {
                     self.tell(&*lane, &[HandshakeMessage::Refused(Refusal::UnknownStream)]).await;
                     return Err(self.no_such(stream));
                 };
@@ -423,7 +459,8 @@ impl ListenerShared {
             supervise(shared.clone());
             shared.log_opened(*shared.lanes_up.borrow());
             self.rails.warn_of_unbound();
-            self.incoming.push(MultiRailStream::new(shared.clone()));
+            let kind = if shared.has_many() { Kind::Session } else { Kind::Stream };
+            self.incoming.push(kind, MultiRailStream::new(shared.clone()));
         }
     }
 
@@ -476,15 +513,10 @@ impl ListenerShared {
         };
         let names_stream = hello.purpose == Purpose::Join && self.streams.is_open(hello.stream);
         place.heard(if names_stream { Standing::Member } else { Standing::Greeted });
-        let credentials = match (&self.credentials, hello.purpose) {
-            (Credentials::TlsServer(_), Purpose::Join) => match self.streams.joining(hello.stream) {
+        let credentials = match (self.security.credentials(), hello.purpose) {
+            (credentials, Purpose::Join) => match self.streams.joining(hello.stream) {
                 Some(joining) => joining,
-                // A random secret: so a peer without the stream's secret gets the same answer whether the stream exists
-                // or not.
-                None => Credentials::Secret {
-                    mode: Mode::Tls,
-                    secret: Secret::of_session(&random().map_err(JoinError::Random)?),
-                },
+                None => of_unknown_stream(credentials.mode())?,
             },
             (credentials @ Credentials::TlsServer(_), _) => {
                 // Each peer that begins TLS makes this end sign.
@@ -493,29 +525,32 @@ impl ListenerShared {
                 let mut rate = self.tls_rate.lock().unwrap_or_else(PoisonError::into_inner);
                 let begun = rate.begin(Instant::now(), peer, is_familiar);
                 begun.map_err(|limit| JoinError::Refusing(Refusal::Busy(limit)))?;
-                credentials.clone()
+                credentials
             }
-            (credentials, _) => credentials.clone(),
+            (credentials, _) => credentials,
         };
-        let (responder, challenge) = Responder::start(credentials, hello, self.options.parameters(), nonce()?)?;
+        let parameters = self.options.parameters(hello.purpose);
+        let (responder, challenge) = Responder::start(credentials, hello, parameters, nonce()?)?;
         Ok((responder, challenge, hello.stream))
     }
 
-    /// Opens a new stream, if the application accepts streams fast enough.
+    /// Opens a new stream or session, if the application accepts them fast enough.
     async fn open(&self, proved: &Proved, lane: &dyn Lane) -> Result<Opening<'_>, JoinError> {
-        let Hello { stream, parameters, .. } = proved.hello;
+        let Hello { purpose, stream, parameters, .. } = proved.hello;
         let make = || {
-            let connection = self.options.connection(parameters);
+            let session = self.options.session(purpose, parameters, Side::Responder);
             let opened_by = OpeningLane {
                 role: Role::Accepted,
                 joining: proved.joining.clone(),
                 peer_certificates: proved.peer_certificates.clone(),
+                peer_name: proved.peer_name.clone(),
                 local: lane.local_addr(),
                 peer: lane.peer_addr(),
             };
-            StreamShared::new(stream, connection, self.rails.clone(), opened_by, &self.options)
+            StreamShared::new(stream, session, self.rails.clone(), opened_by, &self.options)
         };
-        let refusal = if self.incoming.is_full() {
+        let kind = if purpose == Purpose::OpenSession { Kind::Session } else { Kind::Stream };
+        let refusal = if self.incoming.is_full(kind) {
             Refusal::Busy(Limit::Waiting)
         } else {
             match self.streams.open(stream, lane.peer_addr().ip(), make) {
@@ -597,6 +632,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rails_proto::handshake::Mode;
 
     /// A stranger chooses the bytes, so that each of its errors may be another one.
     #[test]

@@ -92,8 +92,10 @@ impl Drop for Held {
 
 impl Drop for GivenUp {
     fn drop(&mut self) {
-        // A destructor may take a lock, and give up bytes under it: those are dropped first.
-        self.0.drain(..).for_each(drop_caught);
+        if !self.0.is_empty() {
+            // A destructor may take a lock, and give up bytes under it: those are dropped first.
+            self.0.drain(..).for_each(drop_caught);
+        }
     }
 }
 
@@ -120,7 +122,7 @@ impl Drop for Foreign {
 
 /// The application's bytes in the form in which a stream keeps them: the last of their clones may
 /// be dropped under a lock.
-pub(super) fn keep(bytes: Bytes) -> Bytes {
+pub(crate) fn keep(bytes: Bytes) -> Bytes {
     Bytes::from_owner(Foreign(bytes))
 }
 

@@ -1,18 +1,19 @@
 //! Messages over a stream.
 
 use super::{
-    MultiRailStream, StreamStats, closing, connect, first_messages::FirstMessages, lock, senders::SharedSender,
-    shared::StreamState,
+    MultiRailStream, StreamStats, closing, connect, dialer::Opening, first_messages::FirstMessages, lock,
+    senders::SharedSender, shared::StreamState,
 };
 use crate::{EndpointError, OpenError, StreamOptions, error::MessageTooLong, rails::Rails};
 use bytes::Bytes;
 use futures_util::{Sink, Stream};
 use rails_proto::{
     chunk::Priority,
-    connection::{Connection, NotForMessages},
     handshake::StreamId,
     messages::{Delivery, Message, next_of_packet},
     pairing::Pairing,
+    session::{NotForMessages, Session},
+    stream_number::StreamNumber,
 };
 use std::{
     future::poll_fn,
@@ -89,8 +90,8 @@ impl MultiRailStream {
     pub fn into_messages(self) -> IoResult<MultiRailMessages> {
         let outcome: IoResult<()> = self.shared.with(|state| {
             // If the stream had failed before, messages that have arrived can still be received.
-            let has_failed = state.connection.failure().is_some();
-            let carried = state.connection.carry_messages(Instant::now());
+            let has_failed = state.session.failure().is_some();
+            let carried = state.session.carry_messages(Instant::now(), StreamNumber::FIRST);
             if let Some(error) = self.shared.error(state).filter(|_| !has_failed) {
                 return Err(error.into());
             }
@@ -132,7 +133,7 @@ impl MultiRailMessages {
         first: &[(Bytes, Priority)],
     ) -> Result<Self, OpenError> {
         let first = FirstMessages::new(first, options).map_err(EndpointError::from)?;
-        Ok(Self::of(connect::connect(rails, &pairing.pairs, options, Some(first)).await?))
+        Ok(Self::of(connect::connect(rails, &pairing.pairs, options, Opening::Stream(Some(first))).await?))
     }
 
     /// The messages of a stream that carries messages.
@@ -191,14 +192,19 @@ impl MultiRailMessages {
         (self.sender, self.receiver)
     }
 
+    /// The stream that carries the messages: its addresses, its peer, its events.
+    pub fn stream(&self) -> &MultiRailStream {
+        self.sender.stream()
+    }
+
     /// The stream's name.
     pub fn id(&self) -> StreamId {
-        self.sender.stream().id()
+        self.stream().id()
     }
 
     /// The number of lanes that are up.
     pub fn lanes_up(&self) -> usize {
-        self.sender.stream().lanes_up()
+        self.stream().lanes_up()
     }
 
     /// The statistics of the stream and its lanes up to now. Bytes are those of the stream: a large
@@ -230,7 +236,8 @@ impl MultiRailMessages {
 }
 
 impl MessageSender {
-    fn stream(&self) -> &MultiRailStream {
+    /// As [`MultiRailMessages::stream`].
+    pub fn stream(&self) -> &MultiRailStream {
         self.sender.stream()
     }
 
@@ -270,11 +277,11 @@ impl MessageSender {
         message: &mut Option<Bytes>,
         priority: Priority,
     ) -> Poll<IoResult<()>> {
-        MessageTooLong::check(message.as_ref().map_or(0, Bytes::len), state.connection.longest_message())
+        MessageTooLong::check(message.as_ref().map_or(0, Bytes::len), state.session.longest_message())
             .map_err(|error| IoError::new(ErrorKind::InvalidInput, error))?;
-        ready!(self.stream().shared.poll_room(state))?;
+        ready!(self.stream().shared.writing().room(state))?;
         if let Some(message) = message.take() {
-            state.connection.send(Instant::now(), priority, lock::keep(message));
+            state.session.send(Instant::now(), StreamNumber::FIRST, priority, lock::keep(message));
         }
         Poll::Ready(Ok(()))
     }
@@ -304,12 +311,17 @@ impl MessageSender {
 
     /// Gives the stream up at once, in both directions, as [`MultiRailStream::abort`] does.
     pub fn abort(self) {
-        self.stream().shared.with(|state| state.connection.abort(Instant::now()));
+        self.stream().shared.with(|state| state.session.abort(Instant::now()));
+    }
+
+    /// The number of lanes that are up.
+    pub fn lanes_up(&self) -> usize {
+        self.stream().lanes_up()
     }
 
     /// The length of the longest message that can be sent, in bytes.
     pub fn longest_message(&self) -> u64 {
-        self.stream().shared.with(|state| state.connection.longest_message().0)
+        self.stream().shared.with(|state| state.session.longest_message().0)
     }
 
     /// As [`MultiRailMessages::stats`].
@@ -319,6 +331,11 @@ impl MessageSender {
 }
 
 impl MessageReceiver {
+    /// As [`MultiRailMessages::stream`].
+    pub fn stream(&self) -> &MultiRailStream {
+        &self.stream
+    }
+
     /// Waits for the next message: the most urgent one that has arrived with no earlier one of its
     /// priority missing. `None` at the end of the stream.
     ///
@@ -345,7 +362,8 @@ impl MessageReceiver {
                 self.stream.shared.note_at_hand(!self.packet.is_empty());
                 return Poll::Ready(Ok(Some(Message { priority: self.priority, payload })));
             }
-            match ready!(self.stream.shared.poll_next(context, Connection::receive))? {
+            let shared = &self.stream.shared;
+            match ready!(shared.poll_next(context, &shared.only, Session::receive))? {
                 None => return Poll::Ready(Ok(None)),
                 Some(Delivery::Message { priority, bytes: payload }) => {
                     return Poll::Ready(Ok(Some(Message { priority, payload })));
@@ -364,9 +382,8 @@ impl Sink<(Bytes, Priority)> for MessageSender {
     type Error = IoError;
 
     fn poll_ready(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<()>> {
-        self.sender.poll(context, |MultiRailStream { shared, .. }, context| {
-            shared.poll_as_writer(context, || shared.with(|state| shared.poll_room(state))).map_ok(drop)
-        })
+        self.sender
+            .poll(context, |MultiRailStream { shared, .. }, context| shared.writing().poll_room(context).map_ok(drop))
     }
 
     /// # Errors
@@ -410,6 +427,6 @@ impl Drop for MessageReceiver {
     fn drop(&mut self) {
         let unread = self.packet.len() as u64;
         self.stream.shared.note_at_hand(false);
-        self.stream.shared.with(|state| state.connection.stop_reading(unread));
+        self.stream.shared.with(|state| state.session.stop_reading(unread));
     }
 }

@@ -25,20 +25,26 @@ mod lane;
 mod lane_metrics;
 mod lending;
 mod listener;
+mod listener_security;
 mod lock;
 mod messages;
 mod patience;
+mod peer;
 mod pool;
 mod senders;
 mod shared;
 mod stats;
 mod supervisor;
 mod sync;
+mod tasks;
+#[cfg(test)]
+mod tasks_model;
 mod turn;
 #[cfg(test)]
 mod turn_model;
 mod unread;
 mod wakers;
+mod writing;
 mod yield_budget;
 
 use crate::{
@@ -47,33 +53,31 @@ use crate::{
 };
 use bytes::Bytes;
 pub use decisions::Decisions;
-use dialer::{Dialer, Path};
+use dialer::{Dialer, Opening, Path};
 pub use events::StreamEvent;
 pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use listener::MultiRailListener;
+pub(crate) use lock::keep;
 pub use messages::{MessageReceiver, MessageSender, MultiRailMessages, TrySendError};
-use rails_proto::{
-    LaneAddress,
-    chunk::Priority,
-    handshake::StreamId,
-    pairing::{self, Pairing},
-    parameters::MAX_LANES,
-};
-pub(crate) use shared::StreamShared;
+use rails_proto::{LaneAddress, chunk::Priority, handshake::StreamId, pairing::Pairing, parameters::MAX_LANES};
+pub(crate) use shared::{StreamShared, StreamState};
 pub use stats::{LaneStats, StreamStats, ThreadStats};
 use std::{
     future::poll_fn,
     io::Result as IoResult,
     net::SocketAddr,
     pin::Pin,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
     task::{Context, Poll, ready},
     time::Instant,
 };
+pub(crate) use tasks::StreamTasks;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::{broadcast, mpsc},
 };
+pub(crate) use wakers::among_others;
+pub(crate) use writing::Writing;
 
 /// An ordered, reliable stream of bytes in both directions, over every lane that is up.
 ///
@@ -125,7 +129,7 @@ pub struct MultiRailStream {
 struct Dialing {
     dialer: Arc<Dialer>,
     /// The number of the next lane.
-    next: u16,
+    next: Mutex<u16>,
 }
 
 impl MultiRailStream {
@@ -153,18 +157,8 @@ impl MultiRailStream {
         remotes: impl ToLaneAddresses,
         options: &StreamOptions,
     ) -> Result<Self, OpenError> {
-        let mut names = addresses::resolve(remotes).await.map_err(EndpointError::from)?;
-        if rails.is_empty() {
-            return Err(EndpointError::NoRails.into());
-        }
-        let max = MAX_LANES / options.parallel.max(1);
-        let left_out = pairing::limit_names(&mut names, max);
-        if left_out > 0 {
-            tracing::info!(left_out, max, "names have more addresses than a stream has lanes");
-        }
-        let first = names.iter().flatten().next().ok_or(EndpointError::NoAddresses)?;
-        let ours = rails.offers(first.scheme);
-        Self::connect_paired(rails, &pairing::in_order_by_name(&ours, &names), options).await
+        let pairing = connect::pair_in_order(rails, remotes, options).await?;
+        Self::connect_paired(rails, &pairing, options).await
     }
 
     /// Asks the listener at `contact`, the first of these addresses that answers, for its lanes,
@@ -209,7 +203,27 @@ impl MultiRailStream {
     /// [`OpenError`] if no lane came up, or the pairing has none, or it names rails that do not
     /// exist.
     pub async fn connect_paired(rails: &Rails, pairing: &Pairing, options: &StreamOptions) -> Result<Self, OpenError> {
-        connect::connect(rails, &pairing.pairs, options, None).await
+        connect::connect(rails, &pairing.pairs, options, Opening::Stream(None)).await
+    }
+
+    /// Opens a session of many streams as [`connect`](Self::connect) opens a stream. The stream is
+    /// the application's hold on the session.
+    pub(crate) async fn hold_session(
+        rails: &Rails,
+        remotes: impl ToLaneAddresses,
+        options: &StreamOptions,
+    ) -> Result<Self, OpenError> {
+        let pairing = connect::pair_in_order(rails, remotes, options).await?;
+        Self::hold_session_paired(rails, &pairing, options).await
+    }
+
+    /// As [`hold_session`](Self::hold_session), with one lane for each pair.
+    pub(crate) async fn hold_session_paired(
+        rails: &Rails,
+        pairing: &Pairing,
+        options: &StreamOptions,
+    ) -> Result<Self, OpenError> {
+        connect::connect(rails, &pairing.pairs, options, Opening::Session).await
     }
 
     /// The stream's name.
@@ -232,13 +246,6 @@ impl MultiRailStream {
     /// None; the signature is that of `TcpStream`.
     pub fn peer_addr(&self) -> IoResult<SocketAddr> {
         Ok(self.shared.opened_by.peer)
-    }
-
-    /// The certificate chain that the peer presented when the stream was opened, in DER, its own
-    /// certificate first (X.509, RFC 5280). Empty without TLS ([`Security`](crate::Security)),
-    /// and at a server whose client presented none.
-    pub fn peer_certificates(&self) -> &[Bytes] {
-        &self.shared.opened_by.peer_certificates
     }
 
     /// The number of lanes that are up.
@@ -282,21 +289,27 @@ impl MultiRailStream {
     /// [`AddLaneError`] at the end that accepted the stream, for an unknown rail or transport, and
     /// beyond 64 lanes.
     pub fn add_lane(&mut self, rail: RailId, remote: impl Into<LaneAddress>) -> Result<u16, AddLaneError> {
-        let remote = remote.into();
-        let dialing = self.dialing.as_mut().ok_or(AddLaneError::Accepted)?;
-        if rail.0 >= dialing.dialer.rails.len() {
+        self.dial(rail, remote.into())
+    }
+
+    /// As [`add_lane`](Self::add_lane), for several tasks.
+    pub(crate) fn dial(&self, rail: RailId, remote: LaneAddress) -> Result<u16, AddLaneError> {
+        let Dialing { dialer, next } = self.dialing.as_ref().ok_or(AddLaneError::Accepted)?;
+        if rail.0 >= dialer.rails.len() {
             return Err(AddLaneError::NoSuchRail(rail));
         }
-        dialing.dialer.options.transport_of(remote.scheme)?;
-        if dialing.next as usize >= MAX_LANES {
+        dialer.options.transport_of(remote.scheme)?;
+        let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = *next;
+        if usize::from(index) >= MAX_LANES {
             return Err(AddLaneError::TooMany);
         }
-        let index = dialing.next;
-        dialing.next += 1;
-        self.shared.with(|state| state.connection.dialled(index));
+        *next += 1;
+        drop(next);
+        self.shared.with(|state| state.session.dialled(index));
         // No caller waits for the report.
         let (report, _) = mpsc::channel(1);
-        dialing.dialer.start(Path { index, rail, remote }, report);
+        dialer.start(Path { index, rail, remote }, report);
         Ok(index)
     }
 
@@ -364,7 +377,7 @@ impl MultiRailStream {
     /// # Errors
     /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`] if one of these steps
     /// fails, or if the peer has dropped the stream with unread bytes
-    /// ([`Failure::Stopped`](rails_proto::connection::Failure::Stopped));
+    /// ([`Failure::Stopped`](rails_proto::session::Failure::Stopped));
     /// [`CloseError`](crate::CloseError) if the peer does not come to its end.
     ///
     /// # Panics
@@ -383,7 +396,7 @@ impl MultiRailStream {
         let poll = |state: &mut shared::StreamState| {
             ready!(self.shared.poll_finished(state))?;
             match self.shared.write_error(state) {
-                Some(error) if !state.connection.is_sent() => Poll::Ready(Err(error.into())),
+                Some(error) if !state.session.is_sent() => Poll::Ready(Err(error.into())),
                 _ => Poll::Ready(Ok(())),
             }
         };
@@ -395,7 +408,7 @@ impl MultiRailStream {
     /// gets an error ([`ConnectionReset`](std::io::ErrorKind::ConnectionReset)) in place of the
     /// end of file. Dropping the stream delivers the written bytes instead.
     pub fn abort(self) {
-        self.shared.with(|state| state.connection.abort(Instant::now()));
+        self.shared.with(|state| state.session.abort(Instant::now()));
     }
 }
 

@@ -8,7 +8,8 @@ use super::{
     lock::{Lock, Locked, leave_to_others, run_caught},
     pool::Pool,
     stats::{StreamStats, ThreadStats},
-    wakers::{among_others, wake},
+    tasks::{StreamTasks, Taker, TaskTable, Woken},
+    wakers::{SessionTasks, among_others},
 };
 use crate::{
     Rail, RailId, StreamError, StreamOptions,
@@ -17,33 +18,32 @@ use crate::{
     rails::{LinkReports, Rails, StreamOnRails},
 };
 use bytes::Bytes;
-use futures_util::{future::BoxFuture, task::AtomicWaker};
+use futures_util::future::BoxFuture;
 use rails_net::{Lane, LinkChange};
 use rails_proto::{
-    connection::{
-        Connection, EventKind, Failure, LaneConnectionStats, LaneEnd, LaneId, LaneTraits, LaneUpError, Wakes,
-    },
     handshake::{Credentials, StreamId},
+    session::{EventKind, Failure, LaneConnectionStats, LaneEnd, LaneId, LaneTraits, LaneUpError, Session, Wakes},
+    stream_number::StreamNumber,
 };
 use rails_topo::NodeSet;
+use smallvec::SmallVec;
 use std::{
     io::{Error as IoError, ErrorKind, Result as IoResult},
     net::SocketAddr,
     pin::pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{
             AtomicBool, AtomicU64,
             Ordering::{AcqRel, Relaxed},
         },
     },
-    task::{Context, Poll, Waker, ready},
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 use tokio::{
     runtime::{self, Handle},
     sync::{Notify, broadcast, watch},
-    task::coop,
 };
 
 /// One end of a stream, shared by its handle and its lanes. Threads hold the lock for a decision,
@@ -55,10 +55,12 @@ pub(crate) struct StreamShared {
     /// The buffers into which lanes receive chunks and large messages.
     pub(crate) buffers: Arc<Pool>,
     state: Lock<StreamState>,
-    /// The task that waits to read, and the one that waits to write. Each looks once more after it
-    /// has registered.
-    reader: AtomicWaker,
-    writer: AtomicWaker,
+    /// Whether the session has many streams.
+    has_many: bool,
+    /// The tasks of the only stream of a session without many.
+    pub(crate) only: Arc<StreamTasks>,
+    /// The tasks that wait for a session with many streams.
+    pub(crate) tasks: SessionTasks,
     /// The number of lanes that are up.
     pub(crate) lanes_up: watch::Sender<usize>,
     /// Bytes that a dropped receiving half had taken from the stream and not handed out.
@@ -67,6 +69,10 @@ pub(crate) struct StreamShared {
     at_hand: AtomicBool,
     /// The lanes whose writes [wait](Burst) for the end of the writer's turn, as a set of slots.
     waiting: AtomicU64,
+    /// The lane of the latest arrival: an answer goes out on it.
+    near: Mutex<Weak<ActiveLane>>,
+    /// Whether the connection has wakes that were not urgent. Threads change it under the lock.
+    has_later: AtomicBool,
     /// Whether the stream needs no lane any more.
     pub(crate) over: watch::Sender<bool>,
     /// Wakes the supervisor.
@@ -112,6 +118,8 @@ pub(crate) struct OpeningLane {
     pub(crate) joining: Credentials,
     /// The peer's certificate chain in DER, its own certificate first.
     pub(crate) peer_certificates: Vec<Bytes>,
+    /// The peer's name among those whose secrets this end knows.
+    pub(crate) peer_name: Option<Arc<str>>,
     /// The lane's address at this end, and the peer's.
     pub(crate) local: SocketAddr,
     pub(crate) peer: SocketAddr,
@@ -120,7 +128,7 @@ pub(crate) struct OpeningLane {
 /// The state under the lock.
 #[derive(Debug)]
 pub(crate) struct StreamState {
-    pub(crate) connection: Connection,
+    pub(crate) session: Session,
     /// The slots, indexed by [`LaneId`].
     lanes: Vec<LaneSlot>,
     /// The metrics of every lane, past or present.
@@ -128,10 +136,11 @@ pub(crate) struct StreamState {
     /// Lanes that came up less those that ended, since `lanes_up` was last changed.
     lanes_came: isize,
     events: EventLog,
-    is_reader_waiting: bool,
-    is_writer_waiting: bool,
+    pub(crate) tasks: TaskTable,
+    /// Whether the application has dropped its handles.
+    is_dropped: bool,
     burst: Burst,
-    /// The lanes whose arrivals the reader receives, as a set of slots.
+    /// The lanes whose arrivals a task of the application receives, as a set of slots.
     arrived: u64,
 }
 
@@ -156,7 +165,7 @@ impl LaneSlot {
 impl StreamState {
     /// Whether the stream is done or has failed.
     pub(crate) fn is_over(&self) -> bool {
-        self.connection.is_done() || self.connection.failure().is_some()
+        self.session.is_done() || self.session.failure().is_some()
     }
 
     /// The figures of a lane's connections that are up: one, or two while one replaces another.
@@ -165,13 +174,19 @@ impl StreamState {
         let places =
             self.lanes.iter().enumerate().filter(|(_, slot)| slot.is_up() && Arc::ptr_eq(&slot.metrics, metrics));
         for (lane, _) in places {
-            sum += self.connection.lane_stats(now, LaneId(lane));
+            sum += self.session.lane_stats(now, LaneId(lane));
         }
         sum
     }
 
-    /// A lane whose arrivals the reader receives.
-    pub(super) fn take_arrived(&mut self) -> Option<Arc<ActiveLane>> {
+    /// Whether the connection of that lane has joined and not ended.
+    pub(super) fn is_up(&self, lane: &Arc<ActiveLane>) -> bool {
+        let active = self.lanes.get(lane.id.0).and_then(|slot| slot.active.as_ref());
+        active.is_some_and(|active| Arc::ptr_eq(active, lane))
+    }
+
+    /// A lane whose arrivals a task of the application receives.
+    pub(crate) fn take_arrived(&mut self) -> Option<Arc<ActiveLane>> {
         while self.arrived != 0 {
             let lane = self.arrived.trailing_zeros() as usize;
             self.arrived &= self.arrived - 1;
@@ -180,6 +195,15 @@ impl StreamState {
             }
         }
         None
+    }
+
+    /// The tasks of streams that the session names, which the caller wakes.
+    fn take_tasks(&mut self) -> SmallVec<[Woken; 2]> {
+        let mut woken = SmallVec::new();
+        for wake in self.session.take_stream_wakes() {
+            woken.extend(self.tasks.take(wake.stream, wake.reader, wake.writer));
+        }
+        woken
     }
 
     /// Has the connection prefer a lane that the calling runtime drives.
@@ -192,24 +216,24 @@ impl StreamState {
                 .find(|lane| lane.home() == here)
                 .map(|lane| lane.id)
         };
-        self.connection.prefer(lane_here);
+        self.session.prefer(lane_here);
     }
 
     /// Notes a small write. Returns whether it waits for the next one. `has_more` says whether the
     /// application has more arrivals at hand.
-    pub(super) fn note_write(&mut self, length: usize, has_more: bool) -> bool {
-        self.burst.write(Instant::now(), length, has_more)
+    pub(super) fn note_write(&mut self, now: Instant, length: usize, has_more: bool) -> bool {
+        self.burst.write(now, length, has_more)
     }
 
-    /// The reader has found nothing. It waits once its waker is registered.
-    pub(super) fn note_reader(&mut self, is_registered: bool) {
-        self.is_reader_waiting |= is_registered;
-        self.burst.end(Instant::now());
+    /// The reader has found nothing: it waits, and registers its waker next.
+    pub(super) fn note_reader(&mut self, tasks: &Arc<StreamTasks>) {
+        self.tasks.add_reader(tasks);
+        self.burst.end(Instant::now);
     }
 
     fn note_events(&mut self) {
-        let loses_nothing = self.connection.loses_nothing();
-        while let Some(event) = self.connection.poll_event() {
+        let loses_nothing = self.session.loses_nothing();
+        while let Some(event) = self.session.poll_event() {
             let mut error = None;
             let lane = event.lane.map(|lane| {
                 let slot = &mut self.lanes[lane.0];
@@ -221,7 +245,7 @@ impl StreamState {
                 (slot.metrics.index, slot.metrics.rail)
             });
             let lanes = match event.kind {
-                EventKind::Standstill { .. } => self.connection.lane_progress(event.at).collect(),
+                EventKind::Standstill { .. } => self.session.lane_progress(event.at).collect(),
                 _ => Vec::new(),
             };
             self.events.add(event, lane, error, lanes, loses_nothing);
@@ -233,20 +257,26 @@ impl StreamShared {
     /// One end of a stream. The caller starts its [supervisor](super::supervisor::supervise).
     pub(crate) fn new(
         id: StreamId,
-        connection: Connection,
+        session: Session,
         rails: Rails,
         opened_by: OpeningLane,
         options: &StreamOptions,
     ) -> Arc<Self> {
-        let buffers = Pool::new(connection.window());
+        let (buffers, has_many) = (Pool::new(session.window()), session.has_many());
+        // The table of a session with many streams has those that are open.
+        let mut tasks = TaskTable::default();
+        let only = tasks.add(StreamNumber::FIRST, 1);
+        if has_many {
+            tasks.release(&only, true);
+        }
         let state = StreamState {
-            connection,
+            session,
             lanes: Vec::new(),
             lane_metrics: Vec::new(),
             lanes_came: 0,
             events: EventLog::new(),
-            is_reader_waiting: false,
-            is_writer_waiting: false,
+            tasks,
+            is_dropped: false,
             burst: Burst::new(),
             arrived: 0,
         };
@@ -255,12 +285,15 @@ impl StreamShared {
             opened_by,
             buffers,
             state: Lock::new(state),
-            reader: AtomicWaker::new(),
-            writer: AtomicWaker::new(),
+            has_many,
+            only,
+            tasks: SessionTasks::default(),
             lanes_up: watch::Sender::new(0),
             unread: AtomicU64::new(0),
             at_hand: AtomicBool::new(false),
             waiting: AtomicU64::new(0),
+            near: Mutex::default(),
+            has_later: AtomicBool::new(false),
             over: watch::Sender::new(false),
             supervise: Notify::new(),
             delivered: Notify::new(),
@@ -278,13 +311,45 @@ impl StreamShared {
 
     /// Calls `act` under the lock, and then wakes the tasks that the connection names.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut StreamState) -> T) -> T {
-        self.act(Connection::take_wakes, act, |lane| lane.wake_to_send())
+        let wakes = |session: &mut Session| {
+            self.has_later.store(false, Relaxed);
+            session.take_wakes()
+        };
+        self.act(wakes, act, |lane| lane.wake_to_send())
     }
 
     /// As [`with`](Self::with), for a thread that lets a lane send, and calls `with` after it: idle
     /// lanes may not have to stand by then.
     pub(super) fn with_inline<T>(&self, act: impl FnOnce(&mut StreamState) -> T) -> T {
-        self.act(Connection::take_urgent_wakes, act, |lane| lane.wake_to_send())
+        self.act(|session| self.urgent_wakes(session), act, |lane| lane.wake_to_send())
+    }
+
+    /// The wakes that a thread makes which lets a lane send. It [makes the
+    /// others](Self::wake_later) after that.
+    pub(super) fn urgent_wakes(&self, session: &mut Session) -> Wakes {
+        let wakes = session.take_urgent_wakes();
+        self.has_later.store(session.has_later_wakes(), Relaxed);
+        wakes
+    }
+
+    /// Makes the wakes that were not urgent, if any are left.
+    pub(super) fn wake_later(&self) {
+        if self.has_later.load(Relaxed) {
+            self.with(|_| ());
+        }
+    }
+
+    /// Bytes have arrived on a lane.
+    pub(super) fn note_near(&self, lane: &Arc<ActiveLane>) {
+        let mut near = self.near.lock().unwrap_or_else(PoisonError::into_inner);
+        if near.as_ptr() != Arc::as_ptr(lane) {
+            *near = Arc::downgrade(lane);
+        }
+    }
+
+    /// The lane of the latest arrival, if it has not ended.
+    pub(super) fn near(&self) -> Option<Arc<ActiveLane>> {
+        self.near.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
     }
 
     /// Has the writes of a lane wait for the end of the writer's turn.
@@ -301,7 +366,7 @@ impl StreamShared {
         }
         let waiting = self.waiting.swap(0, AcqRel);
         let mut state = self.lock();
-        state.burst.end(Instant::now());
+        state.burst.end(Instant::now);
         let lanes = state.lanes.iter().enumerate().filter(|(slot, _)| waiting & 1 << slot != 0);
         Some(lanes.filter_map(|(_, slot)| slot.active.clone()).collect())
     }
@@ -311,9 +376,9 @@ impl StreamShared {
         self.at_hand.load(Relaxed)
     }
 
-    /// Registers the task that waits to read.
-    pub(super) fn register_reader(&self, waker: &Waker) {
-        self.reader.register(waker);
+    /// Whether the session has many streams.
+    pub(super) fn has_many(&self) -> bool {
+        self.has_many
     }
 
     /// Notes whether the application's handle has taken more from the stream than it has handed
@@ -327,36 +392,55 @@ impl StreamShared {
     /// Calls `act` under the lock, and then `lead` with the first lane to wake.
     pub(super) fn act<T>(
         &self,
-        wakes: impl FnOnce(&mut Connection) -> Wakes,
+        wakes: impl FnOnce(&mut Session) -> Wakes,
         act: impl FnOnce(&mut StreamState) -> T,
-        lead: impl FnOnce(&ActiveLane),
+        lead: impl FnOnce(&Arc<ActiveLane>),
     ) -> T {
         let mut state = self.lock();
         let result = act(&mut state);
-        self.buffers.note_held(state.connection.memory_held());
-        let wakes = wakes(&mut state.connection);
+        self.buffers.note_held(state.session.memory_held());
+        let wakes = wakes(&mut state.session);
+        if wakes.are_none() && state.lanes_came == 0 && !state.events.has_news() {
+            drop(state.release());
+            return result;
+        }
+        self.wake(state, wakes, lead);
+        result
+    }
+
+    /// Frees the lock, and wakes those that the connection names: `lead` the first lane.
+    fn wake(&self, mut state: Locked<'_, StreamState>, wakes: Wakes, lead: impl FnOnce(&Arc<ActiveLane>)) {
         if wakes.supervisor {
             state.note_events();
         }
-        let reader = wakes.reader && std::mem::take(&mut state.is_reader_waiting);
-        let writer = wakes.writer && std::mem::take(&mut state.is_writer_waiting);
+        let only = state.tasks.take(StreamNumber::FIRST, wakes.reader, wakes.writer);
+        let of_streams = if wakes.streams { state.take_tasks() } else { SmallVec::new() };
         let (came, has_news) = (std::mem::take(&mut state.lanes_came), state.events.has_news());
         // An `Arc` clone is cheap beside the wake, and the wake must not happen under the lock. Mostly
         // there is one lane to wake.
-        let mut lanes = wakes.lanes().filter_map(|lane| state.lanes[lane.0].active.clone());
-        let (first, others) = (lanes.next(), lanes.collect::<Vec<_>>());
+        let mut lanes = SmallVec::<[Arc<ActiveLane>; 2]>::new();
+        for lane in wakes.lanes() {
+            lanes.extend(state.lanes[lane.0].active.clone());
+        }
         let given_up = state.release();
         // The application wakes first: its answer goes out with the frames for which the lane is woken.
-        if reader {
-            wake(&self.reader);
+        if let Some(only) = only {
+            only.wake();
         }
-        if writer {
-            wake(&self.writer);
+        of_streams.into_iter().for_each(Woken::wake);
+        for (is_due, tasks) in [
+            (wakes.accept, &self.tasks.accept),
+            (wakes.open, &self.tasks.open),
+            (wakes.datagrams, &self.tasks.datagrams),
+        ] {
+            if is_due {
+                tasks.notify_waiters();
+            }
         }
-        if let Some(lane) = first {
-            lead(&lane);
+        if let Some((first, others)) = lanes.split_first() {
+            lead(first);
+            others.iter().for_each(|lane| lane.wake_to_send());
         }
-        others.iter().for_each(|lane| lane.wake_to_send());
         if wakes.supervisor {
             self.supervise.notify_one();
         }
@@ -368,7 +452,6 @@ impl StreamShared {
             self.publish();
         }
         drop(given_up);
-        result
     }
 
     /// Publishes events to subscribers and to the log, in their order: one thread at a time does
@@ -391,73 +474,52 @@ impl StreamShared {
         }
     }
 
-    /// Bytes have arrived on a lane. A reader that waits receives them if they are few, and the
-    /// lane's task otherwise.
+    /// Bytes have arrived on a lane. A task of the application that waits receives them if they are
+    /// few, and the lane's task otherwise. Of several, it is the one that began to wait last: with
+    /// it the bytes are on a thread of the application, even if they are for another task.
     pub(super) fn arrived(&self, lane: &Arc<ActiveLane>) {
         let mut state = self.lock();
-        let active = state.lanes.get(lane.id.0).and_then(|slot| slot.active.as_ref());
-        let is_up = active.is_some_and(|active| Arc::ptr_eq(active, lane));
-        let is_passed_on = state.is_reader_waiting && is_up && lane.may_pass_on();
-        if is_passed_on {
-            state.is_reader_waiting = false;
+        let may_pass_on = state.is_up(lane) && lane.may_pass_on();
+        let taker = if may_pass_on { state.tasks.take_latest(self.tasks.are_any_accepting()) } else { None };
+        if taker.is_some() {
             state.arrived |= 1 << lane.id.0;
         }
         drop(state);
-        // The reader wakes first: its answer may be on its way before the task's thread is awake.
-        if is_passed_on {
-            wake(&self.reader);
+        // The taker wakes first: its answer may be on its way before the task's thread is awake.
+        match &taker {
+            Some(Taker::Reader(reader)) => reader.wake_reader(),
+            Some(Taker::Acceptor) => self.tasks.accept.notify_one(),
+            None => {}
         }
-        lane.arrived(is_passed_on);
+        lane.arrived(taker.is_some());
     }
 
-    /// Calls `poll` for the task that writes or finishes.
-    pub(crate) fn poll_as_writer<T>(&self, context: &mut Context<'_>, mut poll: impl FnMut() -> Poll<T>) -> Poll<T> {
-        // A stream that always has room must not starve the other tasks of the caller's thread.
-        let budget = ready!(coop::poll_proceed(context));
-        let mut result = poll();
-        if result.is_pending() {
-            self.writer.register(context.waker());
-            result = poll();
-        }
-        if result.is_ready() {
-            budget.made_progress();
-        }
-        result
+    /// Calls `poll` for the task that writes to the only stream, or finishes it.
+    pub(crate) fn poll_as_writer<T>(&self, context: &mut Context<'_>, poll: impl FnMut() -> Poll<T>) -> Poll<T> {
+        self.only.poll_as_writer(context, poll)
     }
 
     /// Waits until the peer has every byte of a write side that was shut down, or reads no more.
     pub(crate) fn poll_finished(&self, state: &mut StreamState) -> Poll<IoResult<()>> {
-        if state.connection.is_sending_over() {
+        if state.session.is_sending_over() {
             return Poll::Ready(Ok(()));
         }
         if let Some(error) = self.write_error(state) {
             return Poll::Ready(Err(error.into()));
         }
-        state.is_writer_waiting = true;
+        self.only.note_writer();
         Poll::Pending
     }
 
     /// Fails if the write side is closed, with or without room.
-    pub(crate) fn writable(&self, state: &StreamState) -> IoResult<()> {
+    pub(super) fn writable(&self, state: &StreamState) -> IoResult<()> {
         if let Some(error) = self.write_error(state) {
             return Err(error.into());
         }
-        if state.connection.is_finished() {
+        if state.session.is_finished(StreamNumber::FIRST) {
             return Err(IoError::new(ErrorKind::BrokenPipe, "the write side of the stream was shut down"));
         }
         Ok(())
-    }
-
-    /// Waits for room, and gives it in bytes.
-    pub(crate) fn poll_room(&self, state: &mut StreamState) -> Poll<IoResult<usize>> {
-        self.writable(state)?;
-        match state.connection.writable_bytes() {
-            0 => {
-                state.is_writer_waiting = true;
-                Poll::Pending
-            }
-            room => Poll::Ready(Ok(room)),
-        }
     }
 
     /// Adds a lane that has joined.
@@ -470,7 +532,7 @@ impl StreamShared {
     ) -> Result<Arc<ActiveLane>, LaneUpError> {
         let (index, link, joined) = (traits.number, connection.link_index(), JoinedConnection::here(connection));
         self.with(|state| {
-            let id = state.connection.lane_up(Instant::now(), traits)?;
+            let id = state.session.lane_up(Instant::now(), traits)?;
             let metrics = match state.lane_metrics.iter().find(|metrics| metrics.index == index) {
                 Some(known) => known.clone(),
                 None => {
@@ -502,12 +564,12 @@ impl StreamShared {
         });
         let was_last = self.with(|state| {
             let now = Instant::now();
-            let did = state.connection.lane_stats(now, lane);
+            let did = state.session.lane_stats(now, lane);
             let slot = &mut state.lanes[lane.0];
             // Callers that wake the lane still may hold it for a moment; no other owner keeps its connection
             // open.
             slot.active = None;
-            let is_done = state.connection.is_done();
+            let is_done = state.session.is_done();
             let how = end.as_ref().map_or_else(LaneError::end, |()| LaneEnd::Closed);
             // A stream that is done loses nothing with a lane: the peer may have heard of the end first, and
             // closed the lane.
@@ -516,8 +578,8 @@ impl StreamShared {
             let end = if is_lost { end.clone() } else { Ok(()) };
             active.metrics.end(&active.lane, end, &did, known);
             state.lanes_came -= 1;
-            state.connection.lane_down(now, lane, how);
-            state.connection.needs_no_lane() && !state.lanes.iter().any(LaneSlot::is_up)
+            state.session.lane_down(now, lane, how);
+            state.session.needs_no_lane() && !state.lanes.iter().any(LaneSlot::is_up)
         });
         if was_last {
             self.summarize();
@@ -526,18 +588,22 @@ impl StreamShared {
 
     /// The application drops the stream, with `unread` bytes that it had taken and not read. The
     /// lanes deliver its bytes.
-    pub(crate) fn drop_application(&self, unread: u64) {
-        let limit = self.lock().connection.linger() + CLOSE_MARGIN;
+    pub(crate) fn drop_application(self: &Arc<Self>, unread: u64) {
+        let limit = self.lock().session.linger() + CLOSE_MARGIN;
         // Before the supervisor can hear of the end.
         *self.last_work() = Some(LastWork::new(limit, Some(self.id)));
-        let (has_delivered, lanes) = self.with(|state| {
-            state.connection.drop_application(Instant::now(), unread);
+        let drop = |state: &mut StreamState| {
+            state.is_dropped = true;
+            state.session.drop_application(Instant::now(), unread);
             let lanes: Vec<_> = state.lanes.iter().filter_map(|slot| slot.active.clone()).collect();
-            (state.connection.has_delivered(), lanes)
-        });
+            (state.session.has_delivered(), lanes)
+        };
+        // A session that is delivered closes at once, and one of its lanes tells the peer here.
+        let (has_delivered, lanes) = if self.has_many { self.write(0, drop) } else { self.with(drop) };
         // The reader's runtime may not run any more, if the process ends.
         lanes.iter().for_each(|lane| lane.go_home());
-        if has_delivered {
+        // The supervisor of a session waits until the lanes have told the peer.
+        if has_delivered && (!self.has_many || *self.over.borrow()) {
             self.has_delivered();
         }
     }
@@ -550,7 +616,7 @@ impl StreamShared {
 
     /// The written bytes that the peer does not have.
     pub(super) fn bytes_at_risk(&self) -> u64 {
-        self.lock().connection.bytes_at_risk()
+        self.lock().session.bytes_at_risk()
     }
 
     fn last_work(&self) -> MutexGuard<'_, Option<LastWork>> {
@@ -560,8 +626,10 @@ impl StreamShared {
     /// Logs that the stream is open, with these lanes.
     pub(super) fn log_opened(&self, lanes: usize) {
         self.is_opening_logged.store(true, Relaxed);
-        let OpeningLane { role, local, peer, .. } = &self.opened_by;
-        tracing::info!(stream = %self.id, role = role.name(), %local, %peer, lanes, "a stream is open");
+        let OpeningLane { role, local, peer, peer_name, .. } = &self.opened_by;
+        let peer_name = peer_name.as_deref();
+        let what = self.what();
+        tracing::info!(stream = %self.id, role = role.name(), %local, %peer, peer_name, lanes, "a {what} is open");
     }
 
     /// Logs the stream's end, if its opening was logged, and its summary once. When this returns,
@@ -582,14 +650,19 @@ impl StreamShared {
     fn log_ended(&self) {
         let (figures, failure, lanes) = {
             let state = self.lock();
-            let failure = state.connection.failure().map(ToString::to_string);
-            (state.connection.stats(Instant::now()), failure, state.lane_metrics.len())
+            let failure = state.session.failure().map(ToString::to_string);
+            (state.session.stats(Instant::now()), failure, state.lane_metrics.len())
         };
-        let OpeningLane { role, local, peer, .. } = &self.opened_by;
+        let OpeningLane { role, local, peer, peer_name, .. } = &self.opened_by;
         tracing::info!(
-            stream = %self.id, role = role.name(), %local, %peer, lanes, bytes_written = figures.sent.0,
-            bytes_read = figures.read, duration = ?self.start.elapsed(), failure, "a stream has ended"
+            stream = %self.id, role = role.name(), %local, %peer, peer_name = peer_name.as_deref(), lanes, bytes_written = figures.sent.0,
+            bytes_read = figures.read, duration = ?self.start.elapsed(), failure, "a {} has ended", self.what()
         );
+    }
+
+    /// What the lanes carry, in the log.
+    fn what(&self) -> &'static str {
+        if self.has_many { "session" } else { "stream" }
     }
 
     /// The kept events.
@@ -613,8 +686,8 @@ impl StreamShared {
             let now = Instant::now();
             for (lane, slot) in state.lanes.iter().enumerate().filter(|(_, slot)| slot.is_up()) {
                 match changes.iter().rfind(|change| Some(change.index) == slot.link) {
-                    Some(change) if change.up => state.connection.link_up(now, LaneId(lane)),
-                    Some(_) => state.connection.link_down(now, LaneId(lane)),
+                    Some(change) if change.up => state.session.link_up(now, LaneId(lane)),
+                    Some(_) => state.session.link_down(now, LaneId(lane)),
                     None => {}
                 }
             }
@@ -642,20 +715,21 @@ impl StreamShared {
 
     /// Removes lane number `index` from the stream; `false` if there is none.
     pub(crate) fn remove_lane(&self, index: u16) -> bool {
-        self.with(|state| state.connection.leave_by_number(Instant::now(), index))
+        self.with(|state| state.session.leave_by_number(Instant::now(), index))
     }
 
     /// The error of the stream, if it has failed.
     pub(crate) fn error(&self, state: &StreamState) -> Option<StreamError> {
-        Some(self.stream_error(state, state.connection.failure()?.clone()))
+        Some(self.stream_error(state, state.session.failure()?.clone()))
     }
 
-    /// Why nothing can be written any more, for another reason than [`Connection::finish`].
+    /// Why nothing can be written any more, for another reason than [`Session::finish`].
     pub(crate) fn write_error(&self, state: &StreamState) -> Option<StreamError> {
-        Some(self.stream_error(state, state.connection.write_failure()?))
+        Some(self.stream_error(state, state.session.write_failure(StreamNumber::FIRST)?))
     }
 
-    fn stream_error(&self, state: &StreamState, failure: Failure) -> StreamError {
+    /// The error with that cause.
+    pub(crate) fn stream_error(&self, state: &StreamState, failure: Failure) -> StreamError {
         let lanes = state.lane_metrics.iter().filter_map(|metrics| metrics.lost()).collect();
         StreamError { stream: self.id, failure, lanes }
     }
@@ -666,7 +740,7 @@ impl StreamShared {
             let state = self.lock();
             let lanes: Vec<_> =
                 state.lane_metrics.iter().map(|metrics| (metrics.clone(), state.figures_of(now, metrics))).collect();
-            (lanes, state.connection.stats(now))
+            (lanes, state.session.stats(now))
         };
         // `LaneMetrics::stats` asks the kernel, outside the lock.
         let mut lanes: Vec<_> = lanes.iter().map(|(metrics, figures)| metrics.stats(now, figures)).collect();
@@ -698,7 +772,8 @@ impl StreamShared {
 impl StreamOnRails for StreamShared {
     fn is_delivering(&self) -> bool {
         let state = self.lock();
-        state.connection.is_finished() && !state.connection.has_delivered()
+        let has_ended = state.is_dropped || !self.has_many && state.session.is_finished(StreamNumber::FIRST);
+        has_ended && !state.session.has_delivered()
     }
 
     fn delivered(&self) -> BoxFuture<'_, ()> {
@@ -706,7 +781,7 @@ impl StreamOnRails for StreamShared {
             loop {
                 let mut delivered = pin!(self.delivered.notified());
                 delivered.as_mut().enable();
-                if self.lock().connection.has_delivered() {
+                if self.lock().session.has_delivered() {
                     return;
                 }
                 among_others(delivered).await;
@@ -717,8 +792,8 @@ impl StreamOnRails for StreamShared {
 
     fn undelivered(&self) -> Option<UndeliveredStream> {
         let state = self.lock();
-        let (bytes, failure) = (state.connection.bytes_at_risk(), state.connection.failure().cloned());
-        let is_left = bytes > 0 || !state.connection.has_delivered();
+        let (bytes, failure) = (state.session.bytes_at_risk(), state.session.failure().cloned());
+        let is_left = bytes > 0 || !state.session.has_delivered();
         is_left.then_some(UndeliveredStream { stream: self.id, bytes, failure })
     }
 }

@@ -3,7 +3,7 @@
 use crate::{RailId, StreamId};
 use rails_bind::{thread::Tid, usage::ThreadUsage};
 use rails_net::TransportStats;
-use rails_proto::connection::{ByteCount, LaneTimes, Reissued, Reordered, Stalls, WindowUse};
+use rails_proto::session::{ByteCount, LaneTimes, Reissued, Reordered, Stalls, WindowUse};
 use rails_topo::Bandwidth;
 use serde::Serialize;
 use serde_with::{As, DisplayFromStr, DurationMicroSeconds};
@@ -93,7 +93,7 @@ pub struct LaneStats {
     #[serde(rename = "service_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub service: Option<Duration>,
     /// Whether the lane is up and was given nothing for two seconds in which the stream had work
-    /// ([`EventKind::Unused`](rails_proto::connection::EventKind::Unused)).
+    /// ([`EventKind::Unused`](rails_proto::session::EventKind::Unused)).
     pub unused: bool,
     /// Smoothed round trip of the newest connection, as the transport reports it; `None` if the
     /// transport does not.

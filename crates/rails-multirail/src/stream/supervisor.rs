@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// Starts the supervisor of one end of a stream, on the calling rail. It handles the timeouts and
 /// watches the links until that end is over; a timeout fails a stream that has had no lane for too
@@ -35,6 +35,12 @@ impl Supervisor {
             () = watch_links(&self.shared) => {}
             () = tidy(&self.shared) => {}
         }
+        if self.shared.has_many() {
+            self.shared.over.send_replace(true);
+            // The lanes tell the peer why the session has ended. The end of the process waits for that.
+            let mut lanes_up = self.shared.lanes_up.subscribe();
+            let _ = timeout(TELLING, lanes_up.wait_for(|up| *up == 0)).await;
+        }
         self.end();
     }
 
@@ -43,7 +49,7 @@ impl Supervisor {
         let shared = &self.shared;
         shared.over.send_replace(true);
         let (bytes, failure) =
-            shared.with(|state| (state.connection.undelivered(), state.connection.failure().map(ToString::to_string)));
+            shared.with(|state| (state.session.undelivered(), state.session.failure().map(ToString::to_string)));
         if bytes > 0 {
             tracing::warn!(stream = %shared.id, bytes, failure, "a dropped stream ended before the peer had all written bytes");
         }
@@ -65,7 +71,7 @@ impl Drop for Supervisor {
                 drop(rail.runtime().handle().spawn(next.run()));
             }
             None => {
-                shared.with(|state| state.connection.runtime_stopped(Instant::now()));
+                shared.with(|state| state.session.runtime_stopped(Instant::now()));
                 self.end();
             }
         }
@@ -79,7 +85,7 @@ async fn watch_links(shared: &StreamShared) {
         match links.next().await {
             Some(changes) => shared.links_changed(&changes),
             // A link that is down shows as a stalled lane.
-            None => shared.with(|state| state.connection.links_unknown(Instant::now())),
+            None => shared.with(|state| state.session.links_unknown(Instant::now())),
         }
     }
 }
@@ -96,13 +102,16 @@ async fn tidy(shared: &StreamShared) {
     }
 }
 
+/// How long the lanes of a session that has ended may take to tell the peer.
+const TELLING: Duration = Duration::from_secs(1);
+
 async fn keep_time(shared: &StreamShared) {
     let mut alarm = pin!(sleep(Duration::ZERO));
     loop {
         let (over, delivered, timeout) = shared.with(|state| {
-            let connection = &mut state.connection;
-            connection.handle_timeout(Instant::now());
-            (connection.needs_no_lane(), connection.has_delivered(), connection.poll_timeout())
+            let session = &mut state.session;
+            session.handle_timeout(Instant::now());
+            (session.needs_no_lane(), session.has_delivered(), session.poll_timeout())
         });
         if over {
             return;

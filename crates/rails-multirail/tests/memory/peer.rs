@@ -8,6 +8,7 @@ use rails_proto::{
     handshake::Credentials,
     messages::{message_space, packet_space},
     parameters::TransportParameters,
+    stream_number::StreamNumber,
     wire::{DataHeader, Frame},
 };
 use std::net::SocketAddr;
@@ -54,7 +55,8 @@ impl Peer {
 
     /// Begins the same chunk of the greatest length on `lanes` further lanes, and returns these.
     pub(crate) async fn begin_on_lanes(&self, address: SocketAddr, lanes: u16) -> Vec<TcpStream> {
-        let header = Frame::Data(DataHeader::of(0, std::slice::from_ref(&self.bytes), false)).encode();
+        let header =
+            Frame::Data(DataHeader::of(StreamNumber::FIRST, 0, std::slice::from_ref(&self.bytes), false)).encode();
         let mut sockets = Vec::new();
         for lane in 1..=lanes {
             let (mut socket, _) = join_lane(address, Credentials::Insecure, PARAMETERS, lane).await;
@@ -120,7 +122,7 @@ impl Peer {
         if self.batch.len() + bytes.len() + 64 > self.batch.capacity() {
             self.flush().await;
         }
-        let header = DataHeader::of(offset, std::slice::from_ref(&bytes), false);
+        let header = DataHeader::of(StreamNumber::FIRST, offset, std::slice::from_ref(&bytes), false);
         before.iter().for_each(|frame| self.batch.extend_from_slice(&frame.encode()));
         self.batch.extend_from_slice(&Frame::Data(header).encode());
         self.batch.extend_from_slice(&bytes);
@@ -132,4 +134,4 @@ impl Peer {
     }
 }
 
-const PARAMETERS: TransportParameters = TransportParameters { longest_chunk: 512 << 10, window: 1 << 20 };
+const PARAMETERS: TransportParameters = TransportParameters::one_stream(512 << 10, 1 << 20);

@@ -1,6 +1,9 @@
 //! Rails whose threads are blocked for a while.
 
-use crate::util::{listener, options, rails};
+use crate::{
+    loopback::{listener, rails},
+    util::options,
+};
 use rails_multirail::{MultiRailStream, RailId};
 use std::{
     sync::mpsc,

@@ -1,6 +1,9 @@
 //! The threads that drive the lanes.
 
-use crate::util::{echoed, options, pair, pattern, rails};
+use crate::{
+    loopback::rails,
+    util::{echoed, options, pair, pattern},
+};
 use rails_bind::thread::Tid;
 use rails_multirail::{Driver, RailRequest, Rails, StreamStats, plan_rails};
 use rails_topo::Topology;

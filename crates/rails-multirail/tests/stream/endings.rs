@@ -1,6 +1,9 @@
 //! How streams end: dropped, half-closed, aborted, and by both ends at once.
 
-use crate::util::{PATIENCE, failure, listener, options, pair, pattern, rails};
+use crate::{
+    loopback::{PATIENCE, listener, rails},
+    util::{failure, options, pair, pattern},
+};
 use bytes::Bytes;
 use rails_multirail::{EventKind, Failure, MultiRailStream, Priority, StreamEvent};
 use rails_proto::wire::ResetReason;

@@ -1,6 +1,9 @@
 //! Lanes that are cut or damaged, and peers that vanish.
 
-use crate::util::{PATIENCE, failure, moved, moved_while, options, pair, pattern, rails, relayed_pair};
+use crate::{
+    loopback::{PATIENCE, rails},
+    util::{failure, moved, moved_while, options, pair, pattern, relayed_pair},
+};
 use rails_multirail::Failure;
 use std::{io, time::Duration};
 use tokio::{

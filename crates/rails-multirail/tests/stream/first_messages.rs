@@ -1,8 +1,8 @@
 //! Messages that go along with the opening of a stream.
 
 use crate::{
+    loopback::{PATIENCE, listener, patient, rails, secret},
     security::by_tls,
-    util::{PATIENCE, listener, patient, rails, secret},
 };
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -16,6 +16,7 @@ use rails_proto::{
         Purpose, Responder, ResponderStep,
     },
     parameters::TransportParameters,
+    stream_number::StreamNumber,
     wire::{DataHeader, FRAME_LEN, Frame, ResetReason},
 };
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -26,7 +27,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-const PARAMETERS: TransportParameters = TransportParameters { longest_chunk: 1 << 16, window: 1 << 20 };
+const PARAMETERS: TransportParameters = TransportParameters::one_stream(1 << 16, 1 << 20);
 
 fn first() -> Vec<(Bytes, Priority)> {
     [&b"who I am"[..], b"my question"].map(|text| (Bytes::from_static(text), Priority::HIGHEST)).into()
@@ -100,7 +101,7 @@ async fn prove(socket: &mut TcpStream, credentials: Credentials, stream: StreamI
     let messages = messages.into_iter().chain(joined.confirmation);
     let mut bytes: Vec<u8> = messages.flat_map(|message| message.encode()).collect();
     let payload = Bytes::from_static(b"early");
-    bytes.extend(Frame::Data(DataHeader::of(0, std::slice::from_ref(&payload), false)).encode());
+    bytes.extend(Frame::Data(DataHeader::of(StreamNumber::FIRST, 0, std::slice::from_ref(&payload), false)).encode());
     bytes.extend(&payload);
     (bytes, acceptance)
 }
@@ -191,7 +192,7 @@ async fn a_refusal_after_first_messages_is_told() {
         (patient(Security::encrypted(secret())), limited, 1),
         (by_tls().0, by_tls().1, 0),
     ] {
-        let (listener, addresses) = crate::util::listener(&rails, &server).await;
+        let (listener, addresses) = crate::loopback::listener(&rails, &server).await;
         let mut kept = Vec::new();
         for _ in 0..streams {
             let (near, far) = tokio::join!(open(&rails, &addresses, &client), listener.accept());

@@ -1,6 +1,9 @@
 //! The two directions of a stream in different tasks.
 
-use crate::util::{PATIENCE, failure, options, pair, pattern, rails};
+use crate::{
+    loopback::{PATIENCE, rails},
+    util::{failure, options, pair, pattern},
+};
 use rails_multirail::Failure;
 use std::io::ErrorKind;
 use tokio::{

@@ -1,14 +1,16 @@
 //! A peer that joins in order and then violates the protocol, on a real socket.
 
 use crate::{
+    loopback::{PATIENCE, listener, rails, secret},
     peer,
-    util::{PATIENCE, failure, listener, options, pattern, rails, secret},
+    util::{failure, options, pattern},
 };
 use bytes::Bytes;
 use rails_multirail::{Failure, Mode, MultiRailListener, MultiRailStream, Rails};
 use rails_proto::{
     handshake::Credentials,
     parameters::TransportParameters,
+    stream_number::StreamNumber,
     violation::Violation,
     wire::{DataHeader, FRAME_LEN, Frame, ResetReason},
 };
@@ -32,8 +34,7 @@ impl Victim {
         let (listener, addresses) = listener(&rails, &options()).await;
         let credentials = Credentials::Secret { mode: Mode::PreSharedKey, secret: secret() };
         let (peer, joined) =
-            peer::join(addresses[0], credentials, TransportParameters { longest_chunk: 1 << 16, window: 1 << 20 })
-                .await;
+            peer::join(addresses[0], credentials, TransportParameters::one_stream(1 << 16, 1 << 20)).await;
         let stream = listener.accept().await.expect("a stream was opened");
         Self { stream, peer, parameters: joined.parameters, _listening: (rails, listener) }
     }
@@ -41,7 +42,7 @@ impl Victim {
     /// Sends a chunk with a valid frame.
     async fn send(&mut self, offset: u64, bytes: &[u8], fin: bool) {
         let payload = Bytes::copy_from_slice(bytes);
-        let header = DataHeader::of(offset, std::slice::from_ref(&payload), fin);
+        let header = DataHeader::of(StreamNumber::FIRST, offset, std::slice::from_ref(&payload), fin);
         self.send_frame(header, bytes).await;
     }
 
@@ -85,7 +86,7 @@ async fn duplicates_and_overlaps_are_read_once() {
 async fn chunk_longer_than_agreed() {
     let mut victim = Victim::new().await;
     let longest = victim.parameters.longest_chunk;
-    let header = DataHeader { offset: 0, length: u32::MAX, fin: false, checksum: 0 };
+    let header = DataHeader { stream: StreamNumber::FIRST, offset: 0, length: u32::MAX, fin: false, checksum: 0 };
     victim.send_frame(header, &pattern(1_000)).await;
     assert_eq!(victim.failure().await, Failure::Violation(Violation::TooLong { length: u32::MAX, longest }));
 }
@@ -104,7 +105,7 @@ async fn chunk_beyond_the_window() {
 async fn wrong_checksum_on_the_only_lane() {
     let mut victim = Victim::new().await;
     victim.send(0, b"good", false).await;
-    let header = DataHeader { offset: 4, length: 3, fin: false, checksum: 1 };
+    let header = DataHeader { stream: StreamNumber::FIRST, offset: 4, length: 3, fin: false, checksum: 1 };
     victim.send_frame(header, b"bad").await;
     let mut good = [0; 4];
     victim.stream.read_exact(&mut good).await.unwrap();

@@ -1,6 +1,9 @@
 //! The cost of an idle stream.
 
-use crate::util::{listener, options, rails};
+use crate::{
+    loopback::{listener, rails},
+    util::options,
+};
 use rails_bind::thread::Tid;
 use rails_multirail::{MultiRailStream, Rails};
 use std::time::Duration;

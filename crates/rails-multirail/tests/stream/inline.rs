@@ -1,6 +1,9 @@
 //! Small writes and arrivals on the application's thread.
 
-use crate::util::{PATIENCE, options, pair, pattern, rails};
+use crate::{
+    loopback::{PATIENCE, rails},
+    util::{options, pair, pattern},
+};
 use bytes::Bytes;
 use rails_bind::thread::Tid;
 use rails_multirail::{EventKind, MultiRailMessages, MultiRailStream, Priority, Rails, StreamOptions};

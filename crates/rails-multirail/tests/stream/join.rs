@@ -1,6 +1,9 @@
 //! Peers that may join, and refusals of those that may not.
 
-use crate::util::{PATIENCE, listener, options, patient, pattern, rails};
+use crate::{
+    loopback::{PATIENCE, listener, patient, rails},
+    util::{options, pattern},
+};
 use rails_multirail::{HandshakeError, Mode, MultiRailStream, OpenError, Secret, Security, error::JoinError};
 use std::time::Duration;
 use tokio::{
@@ -57,7 +60,7 @@ async fn refusal_of_an_old_version() {
     old.write_all(b"RAIL\x00\x01\x01\x00").await.unwrap();
     let mut answer = Vec::new();
     timeout(PATIENCE, old.read_to_end(&mut answer)).await.expect("it is answered").unwrap();
-    assert_eq!(answer, b"RAIL\x04\x05\x00\x01", "a refusal that names this end's version");
+    assert_eq!(answer, b"RAIL\x05\x05\x00\x01", "a refusal that names this end's version");
 }
 
 #[tokio::test]

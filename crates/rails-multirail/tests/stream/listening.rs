@@ -1,6 +1,9 @@
 //! Listeners that several tasks use, and errors converted to those of `std`.
 
-use crate::util::{PATIENCE, listener, options, rails};
+use crate::{
+    loopback::{PATIENCE, listener, rails},
+    util::options,
+};
 use rails_multirail::{
     EndpointError, ListenerClosed, MultiRailListener, MultiRailStream, OpenError, Rails, ResolveError,
 };

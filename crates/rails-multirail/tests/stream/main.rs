@@ -11,6 +11,8 @@ mod idle;
 mod inline;
 mod join;
 mod listening;
+#[path = "../loopback/mod.rs"]
+mod loopback;
 mod memory_lane;
 mod messages;
 mod opening;
@@ -18,6 +20,7 @@ mod owners;
 mod pairing;
 #[path = "../peer/mod.rs"]
 mod peer;
+mod peers;
 mod redial;
 mod security;
 mod stats;

@@ -1,6 +1,9 @@
 //! Messages over real sockets.
 
-use crate::util::{PATIENCE, failure, listener, options, pair, pattern, rails, relayed_pair, secret};
+use crate::{
+    loopback::{PATIENCE, listener, rails, secret},
+    util::{failure, options, pair, pattern, relayed_pair},
+};
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt, stream};
 use rails_multirail::{

@@ -1,8 +1,8 @@
 //! Opening a stream while some of its addresses do not answer, or answer wrongly.
 
 use crate::{
+    loopback::{PATIENCE, listener, patient, rails, secret},
     security::by_tls,
-    util::{PATIENCE, listener, patient, rails, secret},
 };
 use futures_util::future::join_all;
 use rails_multirail::{

@@ -1,8 +1,11 @@
 //! Written bytes whose owner does something when it is dropped.
 
-use crate::util::{PATIENCE, options, pair, rails};
+use crate::{
+    loopback::{PATIENCE, rails},
+    util::{options, pair},
+};
 use bytes::Bytes;
-use rails_multirail::{EventKind, OwnedReadHalf, OwnedWriteHalf, Priority};
+use rails_multirail::{EventKind, OwnedReadHalf, OwnedWriteHalf, Priority, RailId};
 use std::{
     future::poll_fn,
     sync::{Arc, Mutex},
@@ -10,7 +13,7 @@ use std::{
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    sync::mpsc,
+    sync::{mpsc, oneshot},
     time::timeout,
 };
 
@@ -123,12 +126,24 @@ async fn owner_that_waits_for_the_writer() {
     let bytes = owned(64 << 10, move || {
         let _ = dropped.send(waits.recv_timeout(PATIENCE).is_ok());
     });
-    near.write_bytes(bytes).await.expect("the stream holds");
+    // The lane takes the last bytes together with the end, and so the peer acknowledges both at once.
+    let (free, blocked) = std::sync::mpsc::channel::<()>();
+    let (began, begun) = oneshot::channel();
+    drop(rails[RailId(0)].runtime().spawn(async move {
+        let _ = began.send(());
+        let _ = blocked.recv_timeout(PATIENCE);
+    }));
+    begun.await.expect("the rail runs");
     let shut = async {
+        near.write_bytes(bytes).await.expect("the stream holds");
         near.shutdown().await.expect("the stream holds");
         let _ = written.send(());
     };
     let mut got = vec![0; 64 << 10];
-    tokio::join!(shut, async { far.read_exact(&mut got).await.expect("the stream holds") });
+    let read = async {
+        drop(free);
+        far.read_exact(&mut got).await.expect("the stream holds");
+    };
+    tokio::join!(biased; shut, read);
     assert_eq!(drops.recv().await, Some(true), "the writer was woken before the bytes were dropped");
 }

@@ -1,8 +1,9 @@
 //! Asking the peer for its lanes, and streams over the pairs.
 
 use crate::{
+    loopback::{PATIENCE, listener, patient, rails, secret},
     security::by_tls,
-    util::{PATIENCE, listener, options, patient, rails, secret},
+    util::options,
 };
 use rails_multirail::{
     HandshakeError, MultiRailListener, MultiRailStream, OpenError, PlanLanesError, RailId, Relation, Secret, Security,
@@ -106,7 +107,7 @@ async fn discovery_answered_with_something_else() {
     let options = options();
     let (asked, ()) = tokio::join!(MultiRailStream::plan_lanes(&rails, contact, &options), async {
         let (mut socket, _) = other.accept().await.unwrap();
-        socket.read_exact(&mut [0; 72]).await.unwrap();
+        socket.read_exact(&mut [0; 88]).await.unwrap();
         socket.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
     });
     let cause = cause(asked.unwrap_err());

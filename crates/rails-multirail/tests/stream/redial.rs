@@ -1,6 +1,9 @@
 //! Lanes that come back, are added and are removed.
 
-use crate::util::{Relay, all_joined, listener, moved, moved_while, options, pattern, rails, relayed_pair_by};
+use crate::{
+    loopback::{listener, rails},
+    util::{Relay, all_joined, moved, moved_while, options, pattern, relayed_pair_by},
+};
 use rails_multirail::{AddLaneError, EventKind, MultiRailStream, RailId, StreamEvent};
 use std::{
     collections::BTreeSet,

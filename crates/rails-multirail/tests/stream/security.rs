@@ -1,9 +1,12 @@
 //! Encrypted streams on real sockets, with an attacker on the path.
 
-use crate::util::{PATIENCE, Relay, echoed, listener, moved, pattern, rails, relayed_pair, secret};
+use crate::{
+    loopback::{PATIENCE, listener, rails, secret},
+    util::{Relay, echoed, moved, pattern, relayed_pair},
+};
 use rails_multirail::{
     BindListenerError, EndpointError, HandshakeError, Identity, Limit, Limits, Mode, MultiRailListener,
-    MultiRailStream, OpenError, Rails, Refusal, Secret, Security, StreamId, StreamOptions, TlsClient, TlsServer,
+    MultiRailStream, OpenError, PeerSecrets, Rails, Refusal, Security, StreamId, StreamOptions, TlsClient, TlsServer,
     error::JoinError,
 };
 use rails_proto::{
@@ -76,6 +79,7 @@ async fn certificates_of_tls_peers() {
     let far = listener.accept().await.expect("a stream was opened");
     for end in [near, far] {
         assert_eq!(end.peer_certificates(), [&made.cert.der()[..]]);
+        assert_eq!(end.peer_key_pin(), identity().pin());
     }
 }
 
@@ -149,19 +153,18 @@ async fn lane_of_one_stream_spliced_into_another() {
     assert!(timeout(PATIENCE, far_one.read_u8()).await.expect("the read does not hang").is_err());
 }
 
-/// The messages with which a listener answers a join with a wrong secret.
-async fn answers(address: SocketAddr, stream: StreamId, secret: &Secret) -> Vec<HandshakeMessage> {
+/// The messages with which a listener answers a join by wrong credentials.
+pub(crate) async fn answers(address: SocketAddr, stream: StreamId, credentials: Credentials) -> Vec<HandshakeMessage> {
     let mut socket = TcpStream::connect(address).await.unwrap();
     let hello = Hello {
-        mode: Mode::Tls,
+        mode: credentials.mode(),
         purpose: Purpose::Join,
         stream,
         lane: 1,
         lanes: 2,
-        parameters: TransportParameters { longest_chunk: 1 << 16, window: 1 << 20 },
+        parameters: TransportParameters::one_stream(1 << 16, 1 << 20),
         nonce: [1; 32],
     };
-    let credentials = Credentials::Secret { mode: Mode::Tls, secret: secret.clone() };
     let (mut initiator, first) = Initiator::start(credentials, hello);
     socket.write_all(&first.encode()).await.unwrap();
     let mut answers = Vec::new();
@@ -190,7 +193,8 @@ async fn join_of_a_foreign_and_of_an_unknown_stream() {
     let mut near = MultiRailStream::connect(&rails, &addresses, &client).await.unwrap();
     let mut far = listener.accept().await.unwrap();
     for stream in [near.id(), StreamId([9; 16])] {
-        let answers = answers(addresses[0], stream, &secret()).await;
+        let stranger = Credentials::Secret { mode: Mode::Tls, secret: secret() };
+        let answers = answers(addresses[0], stream, stranger).await;
         let refused = HandshakeMessage::Refused(Refusal::UnknownStream);
         assert!(matches!(&answers[..], [HandshakeMessage::Challenge(_), last] if *last == refused), "{answers:?}");
     }
@@ -231,7 +235,7 @@ async fn untrusted_server() {
 }
 
 #[tokio::test]
-async fn each_side_of_tls_is_for_its_own_end() {
+async fn each_side_of_security_is_for_its_own_end() {
     let rails = rails(1);
     let (client, server) = by_tls();
     let address = "127.0.0.1:0";
@@ -240,13 +244,16 @@ async fn each_side_of_tls_is_for_its_own_end() {
         Err(BindListenerError::Endpoint(EndpointError::ClientSecurity))
     ));
     let (_listener, addresses) = listener(&rails, &server).await;
-    assert!(matches!(
-        MultiRailStream::connect(&rails, &addresses, &server).await,
-        Err(OpenError::Endpoint(EndpointError::ServerSecurity))
-    ));
+    let of_peers = PeerSecrets::new([("alpha", secret())]).unwrap();
+    for server in [server, options(Security::psk_of(of_peers.clone())), options(Security::encrypted_of(of_peers))] {
+        assert!(matches!(
+            MultiRailStream::connect(&rails, &addresses, &server).await,
+            Err(OpenError::Endpoint(EndpointError::ServerSecurity))
+        ));
+    }
 }
 
-fn refused(opened: Result<MultiRailStream, OpenError>) -> Refusal {
+pub(crate) fn refused(opened: Result<MultiRailStream, OpenError>) -> Refusal {
     match opened {
         Err(OpenError::AllFailed { lanes }) => match &lanes[0].error {
             JoinError::Handshake(HandshakeError::Refused(refusal)) => *refusal,

@@ -1,6 +1,9 @@
 //! The statistics of both ends of a stream agree.
 
-use crate::util::{PATIENCE, moved, options, pair, pattern, rails, relayed_pair, relayed_pair_by};
+use crate::{
+    loopback::{PATIENCE, rails},
+    util::{moved, options, pair, pattern, relayed_pair, relayed_pair_by},
+};
 use rails_multirail::{LaneStats, StreamMetrics, StreamStats};
 use std::{
     io::Write,

@@ -1,9 +1,10 @@
 //! Peers that connect and say nothing, or not enough, and never stop.
 
 use crate::{
+    loopback::{PATIENCE, listener, patient, rails},
     peer,
     security::by_tls,
-    util::{PATIENCE, Relay, listener, options, patient, rails},
+    util::{Relay, options},
 };
 use rails_multirail::{
     Driver, Limit, Limits, Mode, MultiRailListener, MultiRailStream, Rails, Refusal, Security, StreamId, StreamOptions,
@@ -143,7 +144,7 @@ async fn peers_that_never_confirm_keep_no_peer_out() {
     let rails = rails(1);
     let options = patient(Security::insecure());
     let (listener, addresses) = listener(&rails, &options).await;
-    let parameters = TransportParameters { longest_chunk: 1 << 16, window: 1 << 20 };
+    let parameters = TransportParameters::one_stream(1 << 16, 1 << 20);
     let mut silent = Vec::new();
     for source in 0..4u8 {
         for number in 0..64u8 {
@@ -200,7 +201,7 @@ async fn a_flood_of_tls_hellos_is_told_to_try_again() {
     let server = server.limits(Limits::default().tls_rate_per_peer(1));
     let (listener, addresses) = listener(&rails, &server).await;
     let mut opened = open(&rails, &listener, &addresses, &client).await;
-    let parameters = TransportParameters { longest_chunk: 1 << 16, window: 1 << 20 };
+    let parameters = TransportParameters::one_stream(1 << 16, 1 << 20);
     let mut refused = 0;
     // A second has room for one.
     for number in 0..20 {

@@ -1,8 +1,9 @@
 //! Streams over a transport other than TCP.
 
 use crate::{
+    loopback::{PATIENCE, listener, rails, secret},
     memory_lane::MemoryNetwork,
-    util::{PATIENCE, listener, options, pattern, rails, secret},
+    util::{options, pattern},
 };
 use bytes::Bytes;
 use rails_multirail::{
@@ -11,7 +12,10 @@ use rails_multirail::{
     StreamStats,
 };
 use rails_net::TransportStats;
-use rails_proto::wire::{DataHeader, Frame};
+use rails_proto::{
+    stream_number::StreamNumber,
+    wire::{DataHeader, Frame},
+};
 use std::{error::Error, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -142,7 +146,7 @@ async fn abort_on_a_flooded_lane() {
     let options = options().linger(Duration::ZERO);
     let (mut near, mut far, _listener, network) = memory_pair(&rails, &options, Duration::ZERO).await;
     let payload = Bytes::from(pattern(64 << 10));
-    let header = DataHeader::of(0, std::slice::from_ref(&payload), false);
+    let header = DataHeader::of(StreamNumber::FIRST, 0, std::slice::from_ref(&payload), false);
     network.flood_first([&Frame::Data(header).encode()[..], &payload].concat().into());
     near.read_exact(&mut vec![0; payload.len()]).await.unwrap();
     near.abort();
@@ -156,7 +160,7 @@ async fn abort_on_a_flooded_lane() {
 async fn connect_over_a_lane_that_takes_no_confirmation() {
     let rails = rails(1);
     let brief = options().handshake_timeout(Duration::from_millis(200));
-    let brief = brief.transport(MemoryNetwork::taking(Duration::ZERO, Some(72 + 40)));
+    let brief = brief.transport(MemoryNetwork::taking(Duration::ZERO, Some(88 + 40)));
     let (listener, remotes) = listening(&rails, &brief).await;
     let connect = MultiRailStream::connect(&rails, &remotes, &brief);
     let mut near = timeout(PATIENCE, connect).await.expect("it does not hang").expect("the listener has accepted it");
@@ -195,10 +199,18 @@ async fn stream_over_two_transports() {
     let reading = tokio::spawn(async move {
         let mut got = Vec::new();
         far.read_to_end(&mut got).await.unwrap();
-        assert!(got == expected, "other bytes arrived");
+        assert!(got.chunks(expected.len()).all(|chunk| chunk == expected), "other bytes arrived");
         far.close().await.unwrap()
     });
-    near.write_all(&bytes).await.unwrap();
+    // On a busy machine the thread of a lane may come too late for its share, and gets one of the next
+    // bytes.
+    timeout(PATIENCE, async {
+        while near.stats().lanes.iter().any(|lane| lane.bytes_sent == 0) {
+            near.write_all(&bytes).await.unwrap();
+        }
+    })
+    .await
+    .expect("either lane carries bytes");
     let sent = near.close().await.unwrap();
     reading.await.unwrap();
     let is_tcp = |lane: &LaneStats| lane.transport.as_ref().is_some_and(|stats| stats.details.is_some());

@@ -1,10 +1,7 @@
-//! Rails and streams on the loopback interface, and a relay that cuts, damages and records.
+//! Streams on the loopback interface, and a relay that cuts, damages and records.
 
-use rails_multirail::{
-    Failure, MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, Security, StreamError, StreamOptions,
-    StreamStats, plan_rails,
-};
-use rails_topo::Topology;
+use crate::loopback::{PATIENCE, listener, patient, secret};
+use rails_multirail::{Failure, MultiRailStream, Rails, StreamError, StreamOptions, StreamStats};
 use std::{
     io,
     net::SocketAddr,
@@ -23,35 +20,9 @@ use tokio::{
     time::timeout,
 };
 
-/// Rails on 127.0.0.1, 127.0.0.2 and so on.
-pub(crate) fn rails(count: usize) -> Rails {
-    let topology = Topology::detect().expect("this machine can be read");
-    let plan = plan_rails(&topology, &RailRequest::loopback(count)).expect("loopback rails can be planned");
-    Rails::build(&plan).expect("loopback rails need no privilege")
-}
-
-pub(crate) fn secret() -> Secret {
-    Secret::pre_shared(b"0123456789abcdef").expect("the secret is long enough")
-}
-
 /// Streams that fail as soon as their last lane is lost.
 pub(crate) fn options() -> StreamOptions {
     patient(secret()).outage_limit(Duration::ZERO)
-}
-
-/// Options with long timeouts for a busy machine: other load must not change the number of lanes
-/// with which a stream begins.
-pub(crate) fn patient(security: impl Into<Security>) -> StreamOptions {
-    StreamOptions::new(security).join_grace(PATIENCE).handshake_timeout(PATIENCE)
-}
-
-/// A listener with as many addresses as there are rails, each with a port of its own.
-pub(crate) async fn listener(rails: &Rails, options: &StreamOptions) -> (MultiRailListener, Vec<SocketAddr>) {
-    let addresses: Vec<SocketAddr> =
-        rails.iter().map(|rail| SocketAddr::new(rail.planned().address.expect("it has one"), 0)).collect();
-    let listener = MultiRailListener::bind(rails, &addresses, options).await.expect("loopback can be listened on");
-    let addresses = listener.local_addrs().iter().map(|address| address.socket).collect();
-    (listener, addresses)
 }
 
 /// A stream's two ends, with a relay before each lane.
@@ -298,5 +269,3 @@ impl Harm {
 /// The bytes that arrive before the disturbance: enough for every lane to be in the middle of a
 /// chunk.
 const FIRST: usize = 4 << 20;
-/// Every step here is short. A step that takes longer hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,6 +1,9 @@
 //! Wakers of the application that panic.
 
-use crate::util::{PATIENCE, listener, options, pair, rails};
+use crate::{
+    loopback::{PATIENCE, listener, rails},
+    util::{options, pair},
+};
 use rails_multirail::MultiRailStream;
 use std::{
     pin::pin,

@@ -1,7 +1,10 @@
 //! Loops over calls that are always ready let the other tasks of their thread run, as those of a
 //! TCP connection do.
 
-use crate::util::{options, pair, rails};
+use crate::{
+    loopback::rails,
+    util::{options, pair},
+};
 use bytes::Bytes;
 use rails_multirail::Priority;
 use std::{

@@ -1,6 +1,9 @@
 //! Streams whose lanes send without copies.
 
-use crate::util::{options, pair, pattern, rails, secret};
+use crate::{
+    loopback::{rails, secret},
+    util::{options, pair, pattern},
+};
 use rails_multirail::{Rails, Security, StreamOptions, StreamStats};
 use rails_net::{TcpTransport, ZeroCopy, ZeroCopyStats};
 use rails_topo::DataSize;

@@ -1,10 +1,14 @@
 //! A subscriber to the log that uses the stream of which it hears. This test has a file of its own,
 //! because the subscriber is that of the whole process.
 
+#[path = "../loopback/mod.rs"]
+#[allow(dead_code, reason = "each test uses some of it")]
+mod loopback;
 #[path = "../stream/util.rs"]
 #[allow(dead_code, reason = "each test uses some of it")]
 mod util;
 
+use loopback::{PATIENCE, rails};
 use rails_multirail::{EventKind, MultiRailStream};
 use std::sync::{
     Arc, Mutex, Weak,
@@ -19,7 +23,7 @@ use tracing_subscriber::{
     Layer,
     layer::{Context, SubscriberExt},
 };
-use util::{PATIENCE, options, rails, relayed_pair};
+use util::{options, relayed_pair};
 
 /// The stream that the subscriber uses.
 static STREAM: Mutex<Weak<MultiRailStream>> = Mutex::new(Weak::new());

@@ -2,22 +2,48 @@
 
 mod priority;
 
+use crate::stream_number::StreamNumber;
 use bytes::Bytes;
 pub use priority::{InvalidPriority, Priority};
+use smallvec::{SmallVec, smallvec};
 
 /// A run of a stream's bytes, which one lane sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
+    /// The place of the chunk's first byte on the line of all chunks of the session, in the order
+    /// in which lanes first took them. It stays at this end.
+    pub position: u64,
+    /// The chunk's stream.
+    pub stream: StreamNumber,
     /// The stream offset of the chunk's first byte.
     pub offset: u64,
     /// The chunk's bytes, in the slices that the application wrote.
-    pub payload: Vec<Bytes>,
+    pub payload: SmallVec<[Bytes; 1]>,
     /// The chunk's length in bytes.
     pub length: u32,
     /// Whether the stream ends behind the chunk.
     pub fin: bool,
-    /// The content of the bytes.
+    /// The content of the bytes, of a chunk of a stream.
     pub content: Content,
+    /// The kind of the chunk.
+    pub kind: ChunkKind,
+}
+
+/// The kind of a chunk. Only a chunk of a stream has an offset there, a content and an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ChunkKind {
+    /// A chunk of a stream.
+    #[default]
+    Stream,
+    /// [Control records](crate::control).
+    Control,
+    /// A datagram.
+    Datagram,
+    /// The reason for which the session is closed.
+    Close {
+        /// The application's code.
+        code: u64,
+    },
 }
 
 /// The content of a chunk.
@@ -57,22 +83,40 @@ pub struct Part {
 }
 
 impl Chunk {
-    /// Whether the peer certainly has the chunk, if it has read everything below `consumed`. The
-    /// end of the stream is not read, so the peer must acknowledge the chunk with the end
-    /// itself.
+    /// A chunk of that kind, which is none of a stream, at that position.
+    pub(crate) fn special(kind: ChunkKind, position: u64, payload: Bytes) -> Self {
+        let length = payload.len() as u32;
+        let payload = if payload.is_empty() { SmallVec::new() } else { smallvec![payload] };
+        let (stream, content) = (StreamNumber::FIRST, Content::Bytes);
+        Self { position, stream, offset: 0, payload, length, fin: false, content, kind }
+    }
+
+    /// Whether the peer certainly has the chunk, if it has read all bytes of streams below the
+    /// position `consumed`.
     pub(crate) fn is_known_below(&self, consumed: u64) -> bool {
-        self.offset + u64::from(self.length) <= consumed && !self.fin
+        self.position + u64::from(self.length) <= consumed && !self.must_be_acknowledged()
+    }
+
+    /// Whether only an acknowledgement shows that the peer has the chunk: no application reads the
+    /// end of a stream, or a control record.
+    pub(crate) fn must_be_acknowledged(&self) -> bool {
+        self.fin || self.kind == ChunkKind::Control
+    }
+
+    /// Whether the chunk can be cut `bytes` behind its beginning.
+    pub(crate) fn can_be_split(&self, bytes: u32) -> bool {
+        self.kind == ChunkKind::Stream && self.content.after_split(bytes).is_some()
     }
 
     /// Keeps the first `max` bytes, and returns the rest if there is any. Small messages stay
     /// together.
     pub(crate) fn split_off(&mut self, max: usize) -> Option<Self> {
-        if self.length as usize <= max {
+        if self.length as usize <= max || self.kind != ChunkKind::Stream {
             return None;
         }
-        let offset = self.offset + max as u64;
+        let (position, offset) = (self.position + max as u64, self.offset + max as u64);
         let content = self.content.after_split(max as u32)?;
-        let mut rest = Self { offset, payload: Vec::new(), length: self.length, fin: self.fin, content };
+        let mut rest = Self { position, offset, payload: SmallVec::new(), content, ..*self };
         let mut left = max;
         for mut slice in std::mem::take(&mut self.payload) {
             let kept = slice.split_to(left.min(slice.len()));

@@ -1,7 +1,7 @@
 //! The side that opens a lane.
 
 use super::{
-    Credentials, HandshakeError, HandshakeMessage, Hello, LONGEST_PLAIN, LONGEST_TLS, Mode, Purpose, Refusal, farewell,
+    Credentials, HandshakeError, HandshakeMessage, Hello, LONGEST_PLAIN, LONGEST_TLS, Mode, Refusal, farewell,
     tls::Session, transcript::Transcript,
 };
 use crate::{
@@ -107,7 +107,7 @@ impl Proving {
     fn join(self) -> Result<Joined, HandshakeError> {
         let Self { joining, transcript, peer_certificates } = self;
         let seals = transcript.seals(Role::Initiator, joining.secret())?;
-        let opens = transcript.hello.purpose == Purpose::Open;
+        let opens = transcript.hello.purpose.opens();
         let confirmation = opens.then(|| HandshakeMessage::Confirmed(transcript.confirm(joining.key())));
         let parameters = transcript.challenge.parameters;
         Ok(Joined { parameters, seals, joining, confirmation, peer_certificates, transcript })
@@ -146,6 +146,7 @@ impl Initiator {
             }
             (HandshakeMessage::Refused(refusal), _) => Err(refused(refusal, self.hello.mode)),
             (HandshakeMessage::Challenge(challenge), InitiatorState::Greeted(credentials)) => {
+                self.hello.purpose.check(&challenge.parameters)?;
                 let transcript = Transcript { hello: self.hello, challenge };
                 match credentials {
                     Credentials::TlsClient(client) => {
@@ -154,7 +155,7 @@ impl Initiator {
                         self.state = InitiatorState::Tls(tls, transcript);
                         Ok(InitiatorStep::Send(flight))
                     }
-                    Credentials::TlsServer(_) => Err(HandshakeError::Disorder),
+                    Credentials::TlsServer(_) | Credentials::Secrets { .. } => Err(HandshakeError::Disorder),
                     credentials => Ok(InitiatorStep::Send(vec![self.prove(credentials, transcript, Vec::new())])),
                 }
             }
@@ -203,7 +204,7 @@ impl Initiator {
         let Self { hello, state } = self;
         let can_seal = hello.mode == Mode::Insecure || hello.mode.is_sealed() && seal::IS_AVAILABLE;
         match state {
-            InitiatorState::Proved(proving) if hello.purpose == Purpose::Open && can_seal => {
+            InitiatorState::Proved(proving) if hello.purpose.opens() && can_seal => {
                 let acceptance = proving.acceptance();
                 match proving.join() {
                     Ok(joined) => Ok(EarlyLane { joined, acceptance }),

@@ -1,11 +1,11 @@
 //! The messages of the handshake. `docs/wire.md` shows them byte by byte.
 
 use super::{HandshakeError, Refusal};
-use crate::parameters::{MAX_LANES, TransportParameters};
+use crate::parameters::{MAX_LANES, StreamParameters, TransportParameters};
 use std::fmt;
 
 /// The version of the protocol that this crate speaks.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 
 /// The bytes of the prefix of every handshake message.
 pub const PREFIX_LEN: usize = 8;
@@ -14,7 +14,7 @@ pub const PREFIX_LEN: usize = 8;
 pub const LONGEST_TLS: usize = 16 << 10;
 
 /// The longest body of any message but [`HandshakeMessage::Tls`], in bytes: that of a hello.
-pub const LONGEST_PLAIN: usize = 64;
+pub const LONGEST_PLAIN: usize = 80;
 
 /// The longest message of the handshake, in bytes.
 pub const LONGEST_MESSAGE: usize = PREFIX_LEN + LONGEST_TLS;
@@ -89,6 +89,9 @@ pub enum Purpose {
     Join,
     /// To ask for the responder's lanes; this opens no stream.
     Discover,
+    /// To open a session of many streams. The parameters of both ends speak of streams then, and in
+    /// no other case.
+    OpenSession,
 }
 
 /// The responder's parameters, and its nonce.
@@ -156,7 +159,7 @@ impl HandshakeMessage {
         }
         match kind {
             HELLO => Ok(LONGEST_PLAIN),
-            CHALLENGE => Ok(44),
+            CHALLENGE => Ok(60),
             PROOF | ACCEPTED | CONFIRMED => Ok(32),
             REFUSED if version != VERSION => Err(HandshakeError::Version { theirs: version }),
             REFUSED => Ok(0),
@@ -190,18 +193,23 @@ impl HandshakeMessage {
             return Err(unknown("detail", detail));
         }
         Ok(match kind {
-            HELLO => Self::Hello(Hello {
-                mode,
-                purpose: Purpose::from_code(detail).ok_or(unknown("detail", detail))?,
-                stream: StreamId(array_at(body, 0)),
-                lane: number_at(body, 16, "lane number", MAX_LANES - 1)?,
-                lanes: number_at(body, 18, "number of lanes", MAX_LANES)?,
-                parameters: TransportParameters::decode(body, 20)?,
-                nonce: array_at(body, 32),
-            }),
+            HELLO => {
+                let purpose = Purpose::from_code(detail).ok_or(unknown("detail", detail))?;
+                let parameters = TransportParameters::decode(body, 20)?;
+                purpose.check(&parameters)?;
+                Self::Hello(Hello {
+                    mode,
+                    purpose,
+                    stream: StreamId(array_at(body, 0)),
+                    lane: number_at(body, 16, "lane number", MAX_LANES - 1)?,
+                    lanes: number_at(body, 18, "number of lanes", MAX_LANES)?,
+                    parameters,
+                    nonce: array_at(body, 48),
+                })
+            }
             CHALLENGE => Self::Challenge(Challenge {
                 parameters: TransportParameters::decode(body, 0)?,
-                nonce: array_at(body, 12),
+                nonce: array_at(body, 28),
             }),
             PROOF => Self::Proof(array_at(body, 0)),
             ACCEPTED => Self::Accepted(array_at(body, 0)),
@@ -241,7 +249,20 @@ impl fmt::Display for Mode {
 }
 
 impl Purpose {
-    const ALL: [Self; 3] = [Self::Open, Self::Join, Self::Discover];
+    const ALL: [Self; 4] = [Self::Open, Self::Join, Self::Discover, Self::OpenSession];
+
+    /// Whether the lane opens a stream or a session.
+    pub fn opens(self) -> bool {
+        matches!(self, Self::Open | Self::OpenSession)
+    }
+
+    /// Checks the parameters of either end: they speak of streams if the lane opens a session, and
+    /// in no other case.
+    pub(super) fn check(self, parameters: &TransportParameters) -> Result<(), HandshakeError> {
+        let is_right = parameters.streams.is_some() == (self == Self::OpenSession);
+        let value = parameters.streams.map_or(0, |streams| streams.window);
+        if is_right { Ok(()) } else { Err(HandshakeError::Field { field: "window of a stream", value }) }
+    }
 
     /// The purpose's number on the wire, from 0.
     fn code(self) -> u8 {
@@ -257,12 +278,24 @@ impl TransportParameters {
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.longest_chunk.to_be_bytes());
         bytes.extend_from_slice(&self.window.to_be_bytes());
+        let none = StreamParameters { window: 0, max_bi: 0, max_uni: 0 };
+        let StreamParameters { window, max_bi, max_uni } = self.streams.unwrap_or(none);
+        bytes.extend_from_slice(&window.to_be_bytes());
+        bytes.extend_from_slice(&max_bi.to_be_bytes());
+        bytes.extend_from_slice(&max_uni.to_be_bytes());
     }
 
     fn decode(body: &[u8], at: usize) -> Result<Self, HandshakeError> {
+        let [max_bi, max_uni] = [20, 24].map(|place| u32::from_be_bytes(array_at(body, at + place)));
+        let streams = match u64::from_be_bytes(array_at(body, at + 12)) {
+            0 if (max_bi, max_uni) == (0, 0) => None,
+            0 => return Err(HandshakeError::Field { field: "window of a stream", value: 0 }),
+            window => Some(StreamParameters { window, max_bi, max_uni }),
+        };
         let parameters = Self {
             longest_chunk: u32::from_be_bytes(array_at(body, at)),
             window: u64::from_be_bytes(array_at(body, at + 4)),
+            streams,
         };
         if parameters.longest_chunk == 0 {
             return Err(HandshakeError::Field { field: "longest chunk", value: 0 });
@@ -333,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_hello_with_a_lane_number_beyond_63_is_refused() {
-        let parameters = TransportParameters { longest_chunk: 1, window: 1 };
+        let parameters = TransportParameters::one_stream(1, 1);
         let hello = |lane, lanes| {
             let (mode, purpose, stream) = (Mode::Insecure, Purpose::Join, StreamId([7; 16]));
             let bytes =
@@ -345,6 +378,27 @@ mod tests {
         assert_eq!(hello(63, 64), Ok(()));
         assert_eq!(hello(64, 64), Err(HandshakeError::Field { field: "lane number", value: 64 }));
         assert_eq!(hello(0, 65), Err(HandshakeError::Field { field: "number of lanes", value: 65 }));
+    }
+
+    #[test]
+    fn only_the_hello_of_a_session_speaks_of_streams() {
+        let of_session = StreamParameters { window: 5, max_bi: 1, max_uni: 0 };
+        for purpose in Purpose::ALL {
+            for streams in [None, Some(of_session)] {
+                let parameters = TransportParameters { streams, ..TransportParameters::one_stream(1, 1) };
+                let (mode, stream) = (Mode::Insecure, StreamId([7; 16]));
+                let hello = Hello { mode, purpose, stream, lane: 0, lanes: 1, parameters, nonce: [3; 32] };
+                let bytes = HandshakeMessage::Hello(hello).encode();
+                let (prefix, body) = bytes.split_first_chunk().unwrap();
+                let decoded = HandshakeMessage::decode(prefix, body);
+                if streams.is_some() == (purpose == Purpose::OpenSession) {
+                    assert_eq!(decoded, Ok(HandshakeMessage::Hello(hello)));
+                } else {
+                    let value = streams.map_or(0, |streams| streams.window);
+                    assert_eq!(decoded, Err(HandshakeError::Field { field: "window of a stream", value }));
+                }
+            }
+        }
     }
 
     proptest! {

@@ -10,8 +10,9 @@
 //!    | -- Confirmed = HMAC(key, "confirmed" ..)-> |   on the lane that opens the stream, if the initiator takes the stream
 //! ```
 //! The key is the pre-shared secret, or the secret that the TLS session of the opening lane exports
-//! (RFC 8446, section 7.5). With the exported secret the other lanes join at the cost of an HMAC,
-//! bound to the same certificate.
+//! (RFC 8446, section 7.5). A responder that knows the secrets of several peers tries each on the
+//! proof of the opening lane. The other lanes of the stream join with the secret that opened it, at
+//! the cost of an HMAC: bound to the same certificate, or the same peer.
 //!
 //! Both proofs cover the whole `Hello` and `Challenge`, so that no attacker can change a field, a
 //! nonce, the version or the mode on the way. The role's name in each proof prevents reflection;
@@ -77,7 +78,7 @@ pub enum HandshakeError {
     /// The peer's proof is wrong.
     #[error("the peer does not know the join secret")]
     Secret,
-    /// A lane asked to join a TLS stream that does not exist, or whose secret it does not know.
+    /// A lane asked to join a stream that does not exist, or whose secret it does not know.
     #[error("there is no such stream to join, or the proof does not belong to it")]
     NoSuchStream,
     /// The two ends use different modes.

@@ -13,7 +13,7 @@ pub enum Refusal {
     /// The proof is wrong: the secrets differ.
     #[error("the join secret is wrong")]
     Secret,
-    /// There is no such stream to join; in mode TLS, also: the proof does not belong to the stream.
+    /// There is no such stream to join, or the proof does not belong to the stream.
     #[error("there is no such stream to join")]
     UnknownStream,
     /// A stream of that name is open already.

@@ -2,13 +2,14 @@
 
 use super::{
     Challenge, Credentials, HandshakeError, HandshakeMessage, Hello, LONGEST_PLAIN, LONGEST_TLS, Mode, Nonce, Purpose,
-    farewell, tls::Session, transcript::Transcript,
+    Tag, farewell, tls::Session, transcript::Transcript,
 };
 use crate::{
     parameters::TransportParameters,
     seal::{PacketRole, PacketSeals, Role, Seals},
 };
 use bytes::Bytes;
+use std::sync::Arc;
 
 /// The responder's side of one handshake.
 #[derive(Debug)]
@@ -37,6 +38,9 @@ pub struct Proved {
     pub seals: Option<Seals>,
     /// The credentials with which further lanes of this stream join.
     pub joining: Credentials,
+    /// The name of the peer among those whose secrets this end knows ([`Credentials::Secrets`]);
+    /// `None` with other credentials.
+    pub peer_name: Option<Arc<str>>,
     /// The certificates that the peer has presented in a TLS handshake on this lane, as DER, its
     /// own first; empty if it has presented none.
     pub peer_certificates: Vec<Bytes>,
@@ -71,9 +75,9 @@ impl Proved {
 #[derive(Debug)]
 enum ResponderState {
     Tls(Box<Session>),
-    /// Waiting for a proof by these credentials.
+    /// Waiting for a proof by these credentials, which are not of TLS.
     Challenged {
-        joining: Credentials,
+        expected: Credentials,
         peer_certificates: Vec<Bytes>,
     },
     Over,
@@ -82,10 +86,11 @@ enum ResponderState {
 impl Responder {
     /// Takes the hello, and returns the challenge to send.
     ///
-    /// In mode TLS the credentials are the [server's](Credentials::TlsServer) for a hello that
-    /// opens a stream, and the stream's secret for one that joins it. For an unknown stream
-    /// they are a random secret, so that an initiator without the secret gets the same answer,
-    /// after the same time, whether the stream exists or not.
+    /// The credentials are [those of this end](crate::security::Security::responder) for a hello
+    /// that opens a stream, and those of the [stream](Proved::joining) for one that joins it. For
+    /// an unknown stream they are a random secret, unless the mode is insecure. So an initiator
+    /// without the stream's secret gets the same answer, after the same time, whether the stream
+    /// exists or not.
     ///
     /// # Errors
     /// [`HandshakeError::Mode`] if the hello has another mode; [`HandshakeError::Tls`] if TLS
@@ -103,7 +108,7 @@ impl Responder {
         let state = match credentials {
             Credentials::TlsServer(server) => ResponderState::Tls(Box::new(Session::server(server)?)),
             Credentials::TlsClient(_) => return Err(HandshakeError::Disorder),
-            joining => ResponderState::Challenged { joining, peer_certificates: Vec::new() },
+            expected => ResponderState::Challenged { expected, peer_certificates: Vec::new() },
         };
         Ok((Self { transcript: Transcript { hello, challenge }, state }, HandshakeMessage::Challenge(challenge)))
     }
@@ -111,9 +116,10 @@ impl Responder {
     /// Takes the initiator's next message.
     ///
     /// # Errors
-    /// [`HandshakeError::Secret`] if the proof is wrong, [`HandshakeError::NoSuchStream`] if it is
-    /// wrong for a stream in mode TLS, [`HandshakeError::Tls`], [`HandshakeError::Refused`] if
-    /// the initiator gave up. [`Responder::farewell`] gives the messages for the peer.
+    /// [`HandshakeError::Secret`] if the proof is wrong, [`HandshakeError::NoSuchStream`] if that
+    /// of a lane that joins does not belong to its stream, [`HandshakeError::Tls`],
+    /// [`HandshakeError::Refused`] if the initiator gave up. [`Responder::farewell`] gives the
+    /// messages for the peer.
     pub fn handle(&mut self, message: HandshakeMessage) -> Result<ResponderStep, HandshakeError> {
         match (message, std::mem::replace(&mut self.state, ResponderState::Over)) {
             (HandshakeMessage::Refused(refusal), _) => Err(HandshakeError::Refused(refusal)),
@@ -126,18 +132,19 @@ impl Responder {
                     return Ok(ResponderStep::Send(self.flight()));
                 }
                 let flight = tls.flight();
-                let joining = Credentials::Secret { mode: Mode::Tls, secret: tls.secret(&self.transcript)? };
-                self.state = ResponderState::Challenged { joining, peer_certificates: tls.peer_certificates() };
+                let expected = Credentials::Secret { mode: Mode::Tls, secret: tls.secret(&self.transcript)? };
+                self.state = ResponderState::Challenged { expected, peer_certificates: tls.peer_certificates() };
                 Ok(ResponderStep::Send(flight))
             }
-            (HandshakeMessage::Proof(tag), ResponderState::Challenged { joining, peer_certificates }) => {
+            (HandshakeMessage::Proof(tag), ResponderState::Challenged { expected, peer_certificates }) => {
                 let hello = self.transcript.hello;
-                self.transcript.verify(Role::Initiator, joining.key(), &tag).map_err(|error| {
-                    match (hello.mode, hello.purpose) {
-                        (Mode::Tls, Purpose::Join) => HandshakeError::NoSuchStream,
+                let (joining, peer_name) =
+                    self.check(expected, &tag).map_err(|error| match (hello.mode, hello.purpose) {
+                        (Mode::PreSharedKey | Mode::Encrypted | Mode::Tls, Purpose::Join) => {
+                            HandshakeError::NoSuchStream
+                        }
                         _ => error,
-                    }
-                })?;
+                    })?;
                 let accept = HandshakeMessage::Accepted(self.transcript.prove(Role::Responder, joining.key()));
                 let seals = self.transcript.seals(Role::Responder, joining.secret())?;
                 Ok(ResponderStep::Proved(Box::new(Proved {
@@ -145,12 +152,24 @@ impl Responder {
                     accept,
                     seals,
                     joining,
+                    peer_name,
                     peer_certificates,
                     transcript: self.transcript,
                 })))
             }
             _ => Err(HandshakeError::Disorder),
         }
+    }
+
+    /// Checks the initiator's proof. Gives the credentials by which it is right, and the name of
+    /// their peer if they were one of several.
+    fn check(&self, expected: Credentials, proof: &Tag) -> Result<(Credentials, Option<Arc<str>>), HandshakeError> {
+        if let Credentials::Secrets { mode, secrets } = &expected {
+            let peer = self.transcript.prover(secrets, proof)?;
+            return Ok((Credentials::Secret { mode: *mode, secret: peer.secret.clone() }, Some(peer.name.clone())));
+        }
+        self.transcript.verify(Role::Initiator, expected.key(), proof)?;
+        Ok((expected, None))
     }
 
     /// The greatest length of the next message's body, in bytes. It bounds the memory that a peer

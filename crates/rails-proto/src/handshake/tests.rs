@@ -1,12 +1,13 @@
 use super::*;
 use crate::{
-    parameters::TransportParameters,
+    parameters::{StreamParameters, TransportParameters},
     seal::Seals,
-    secret::Secret,
+    secret::{PeerSecrets, Secret},
     security::{Identity, Security, TlsClient, TlsServer},
+    wire::FRAME_LEN,
 };
 
-const TERMS: TransportParameters = TransportParameters { longest_chunk: 1 << 18, window: 1 << 24 };
+const TERMS: TransportParameters = TransportParameters::one_stream(1 << 18, 1 << 24);
 
 fn secret(byte: u8) -> Secret {
     Secret::pre_shared(&[byte; 16]).unwrap()
@@ -18,6 +19,12 @@ fn psk(byte: u8) -> Credentials {
 
 fn encrypted(byte: u8) -> Credentials {
     Credentials::Secret { mode: Mode::Encrypted, secret: secret(byte) }
+}
+
+/// The secrets of the peers `alpha` (1), `beta` (2) and `gamma` (3), at the responder.
+fn of_peers(mode: Mode) -> Credentials {
+    let secrets = PeerSecrets::new([("alpha", secret(1)), ("beta", secret(2)), ("gamma", secret(3))]).unwrap();
+    Credentials::Secrets { mode, secrets }
 }
 
 fn hello(purpose: Purpose) -> Hello {
@@ -104,6 +111,34 @@ fn join_through(
     panic!("the handshake does not end");
 }
 
+#[test]
+fn a_session_is_opened_as_a_stream_is() {
+    let parameters =
+        TransportParameters { streams: Some(StreamParameters { window: 9, max_bi: 3, max_uni: 2 }), ..TERMS };
+    for (credentials, is_early) in [(Credentials::Insecure, true), (psk(1), false), (encrypted(1), true)] {
+        let asked = Hello { parameters, ..hello(Purpose::OpenSession) };
+        let (mut initiator, first) = Initiator::start(credentials.clone(), asked);
+        let HandshakeMessage::Hello(asked) = wired(&first) else { panic!("a hello comes first") };
+        let (mut responder, challenge) = Responder::start(credentials.clone(), asked, parameters, [9; 32]).unwrap();
+        let InitiatorStep::Send(proof) = initiator.handle(wired(&challenge)).unwrap() else { panic!("a proof comes") };
+        let ResponderStep::Proved(proved) = responder.handle(wired(&proof[0])).unwrap() else { panic!("it is right") };
+        let joined = match initiator.into_early() {
+            Ok(early) if is_early => early.joined,
+            Err(mut late) if !is_early => match late.handle(wired(&proved.accept)).unwrap() {
+                InitiatorStep::Joined(joined) => *joined,
+                step => panic!("{step:?}"),
+            },
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(joined.parameters, parameters);
+        proved.confirm(&joined.confirmation.expect("the lane opens a session")).unwrap();
+        let (mut initiator, _) = Initiator::start(credentials, Hello { parameters, ..hello(Purpose::OpenSession) });
+        let of_one_stream = HandshakeMessage::Challenge(Challenge { parameters: TERMS, nonce: [9; 32] });
+        let refused = initiator.handle(of_one_stream).unwrap_err();
+        assert_eq!(refused, HandshakeError::Field { field: "window of a stream", value: 0 });
+    }
+}
+
 fn join(ours: Credentials, theirs: Credentials) -> Result<(), HandshakeError> {
     let joined = join_as(ours, theirs, Purpose::Open).map_err(|(_, error)| error)?;
     assert_eq!(joined.0.parameters, TERMS);
@@ -114,9 +149,9 @@ fn join(ours: Credentials, theirs: Credentials) -> Result<(), HandshakeError> {
 /// Whether both ends have the same keys.
 fn agree(near: Option<Seals>, far: Option<Seals>) -> bool {
     let (mut near, mut far) = (near.expect("sealed frames"), far.expect("sealed frames"));
-    let there = far.opener.header(near.sealer.seal(&[5; 24], &[]).first_chunk().unwrap());
-    let back = near.opener.header(far.sealer.seal(&[6; 24], &[]).first_chunk().unwrap());
-    there == Ok([5; 24]) && back == Ok([6; 24])
+    let there = far.opener.header(near.sealer.seal(&[5; FRAME_LEN], &[]).first_chunk().unwrap());
+    let back = near.opener.header(far.sealer.seal(&[6; FRAME_LEN], &[]).first_chunk().unwrap());
+    there == Ok([5; FRAME_LEN]) && back == Ok([6; FRAME_LEN])
 }
 
 /// Drives the handshake of a lane that opens a stream until the initiator gives out its proof.
@@ -235,14 +270,62 @@ fn a_wrong_secret_is_refused() {
 }
 
 #[test]
+fn a_peer_among_several_is_known_by_its_secret() {
+    for mode in [Mode::PreSharedKey, Mode::Encrypted] {
+        let by = |byte| Credentials::Secret { mode, secret: secret(byte) };
+        for (byte, name) in [(1, "alpha"), (2, "beta"), (3, "gamma")] {
+            let (near, far) = join_as(by(byte), of_peers(mode), Purpose::Open).unwrap();
+            assert_eq!(far.peer_name.as_deref(), Some(name));
+            far.confirm(&near.confirmation.unwrap()).unwrap();
+            assert_eq!(near.seals.is_some(), mode.is_sealed());
+            assert!(!mode.is_sealed() || agree(near.seals, far.seals), "the keys are those of the peer's secret");
+            // The stream's further lanes.
+            let (near, far) = join_as(near.joining, far.joining, Purpose::Join).unwrap();
+            assert!(!mode.is_sealed() || agree(near.seals, far.seals));
+        }
+        let stranger = join_as(by(4), of_peers(mode), Purpose::Open).unwrap_err();
+        assert_eq!(stranger, ('r', HandshakeError::Secret));
+        let nobody = Credentials::Secrets { mode, secrets: PeerSecrets::new([] as [(&str, Secret); 0]).unwrap() };
+        assert_eq!(join_as(by(1), nobody, Purpose::Open).unwrap_err(), ('r', HandshakeError::Secret));
+        let (_, far) = join_as(by(1), by(1), Purpose::Open).unwrap();
+        assert_eq!(far.peer_name, None, "all peers have the same secret");
+    }
+}
+
+#[test]
+fn a_lane_joins_by_the_secret_that_opened_its_stream_only() {
+    for mode in [Mode::PreSharedKey, Mode::Encrypted] {
+        let by = |byte| Credentials::Secret { mode, secret: secret(byte) };
+        let (_, far) = join_as(by(1), of_peers(mode), Purpose::Open).unwrap();
+        for other in [2, 4] {
+            let (role, error) = join_as(by(other), far.joining.clone(), Purpose::Join).unwrap_err();
+            assert_eq!((role, &error), ('r', &HandshakeError::NoSuchStream), "whether its secret is known or not");
+            assert_eq!(error.refusal(), Some(Refusal::UnknownStream));
+        }
+    }
+}
+
+/// Credentials for several peers prove nothing, not even with an empty key.
+#[test]
+fn an_end_that_knows_several_peers_does_not_connect() {
+    for theirs in [of_peers(Mode::PreSharedKey), psk(1)] {
+        let outcome = join_as(of_peers(Mode::PreSharedKey), theirs, Purpose::Open);
+        assert_eq!(outcome.unwrap_err(), ('i', HandshakeError::Disorder));
+    }
+}
+
+#[test]
 fn an_end_takes_no_mode_but_its_own() {
     let pem = certificate();
     let initiators = [Credentials::Insecure, psk(1), encrypted(1), pinned(&pem)];
-    let responders = [Credentials::Insecure, psk(1), encrypted(1), server(&pem)];
-    for (i, ours) in initiators.iter().enumerate() {
-        for (r, theirs) in responders.iter().enumerate() {
+    let several = [of_peers(Mode::PreSharedKey), of_peers(Mode::Encrypted)];
+    let responders = [Credentials::Insecure, psk(1), encrypted(1), server(&pem)].into_iter().chain(several);
+    let responders: Vec<Credentials> = responders.collect();
+    for ours in &initiators {
+        for theirs in &responders {
             let outcome = join(ours.clone(), theirs.clone());
-            let expected = if i == r { Ok(()) } else { Err(HandshakeError::Mode { ours: theirs.mode() }) };
+            let alike = ours.mode() == theirs.mode();
+            let expected = if alike { Ok(()) } else { Err(HandshakeError::Mode { ours: theirs.mode() }) };
             assert_eq!(outcome, expected, "{ours:?} to {theirs:?}");
         }
     }
@@ -252,6 +335,7 @@ fn an_end_takes_no_mode_but_its_own() {
 fn a_mode_that_is_changed_on_the_way_is_noticed() {
     for (ours, theirs, lesser) in [
         (encrypted(1), psk(1), Mode::PreSharedKey),
+        (encrypted(1), of_peers(Mode::PreSharedKey), Mode::PreSharedKey),
         (psk(1), encrypted(1), Mode::Encrypted),
         (encrypted(1), Credentials::Insecure, Mode::Insecure),
     ] {
@@ -281,7 +365,7 @@ fn a_responder_without_the_secret_is_found_out() {
 
 #[test]
 fn proof_replayed_or_reflected() {
-    let (mut initiator, first) = Initiator::start(psk(1), hello(Purpose::Join));
+    let (mut initiator, first) = Initiator::start(psk(1), hello(Purpose::Open));
     let HandshakeMessage::Hello(hello) = first else { panic!() };
     let (_, challenge) = Responder::start(psk(1), hello, TERMS, [9; 32]).unwrap();
     let InitiatorStep::Send(messages) = initiator.handle(challenge).unwrap() else { panic!() };

@@ -3,7 +3,7 @@
 use super::{Challenge, HandshakeError, HandshakeMessage, Hello, Tag};
 use crate::{
     seal::{self, PacketRole, PacketSeals, Role, Seals},
-    secret::Secret,
+    secret::{PeerSecret, PeerSecrets, Secret},
 };
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
@@ -25,6 +25,17 @@ impl Transcript {
     /// Whether `tag` is that proof; compares in constant time.
     pub(super) fn verify(&self, role: Role, secret: &[u8], tag: &Tag) -> Result<(), HandshakeError> {
         verify(secret, &self.claim(role), tag)
+    }
+
+    /// The peer by whose secret the initiator made this proof. Compares with every secret, each in
+    /// constant time, so that the time does not tell which peer it is.
+    pub(super) fn prover<'a>(&self, secrets: &'a PeerSecrets, tag: &Tag) -> Result<&'a PeerSecret, HandshakeError> {
+        let claim = self.claim(Role::Initiator);
+        let compare = |found, peer: &'a PeerSecret| match verify(peer.secret.bytes(), &claim, tag) {
+            Ok(()) => Some(peer),
+            Err(_) => found,
+        };
+        secrets.iter().fold(None, compare).ok_or(HandshakeError::Secret)
     }
 
     /// The initiator's proof that it has the stream that it asked to open.
@@ -75,19 +86,19 @@ impl Transcript {
 
     fn claim(&self, role: Role) -> Vec<u8> {
         let mut claim = match role {
-            Role::Initiator => b"rails 4 initiator".to_vec(),
-            Role::Responder => b"rails 4 responder".to_vec(),
+            Role::Initiator => b"rails 5 initiator".to_vec(),
+            Role::Responder => b"rails 5 responder".to_vec(),
         };
         claim.extend(self.bytes());
         claim
     }
 
     fn claim_confirmed(&self) -> Vec<u8> {
-        [b"rails 4 confirmed", self.bytes().as_slice()].concat()
+        [b"rails 5 confirmed", self.bytes().as_slice()].concat()
     }
 
     fn claim_lanes(&self, message: &[u8]) -> Vec<u8> {
-        [b"rails 4 lanes", self.bytes().as_slice(), message].concat()
+        [b"rails 5 lanes", self.bytes().as_slice(), message].concat()
     }
 
     fn bytes(&self) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! The end of a lane.
 
 use super::{LaneError, StreamAccess};
-use crate::connection::{FAREWELL, LaneId};
+use crate::session::{FAREWELL, LaneId};
 use std::time::Instant;
 
 /// The sides of a lane that are closed. The methods return the lane's end as soon as the lane has
@@ -49,9 +49,8 @@ impl Closing {
             Err(error) => Some(Err(error)),
             Ok(()) if self.sent => Some(Ok(())),
             Ok(()) => {
-                let may_close = stream.with(|connection| {
-                    connection.is_done() || connection.failure().is_some() || connection.is_leaving(self.lane)
-                });
+                let may_close = stream
+                    .with(|session| session.is_done() || session.failure().is_some() || session.is_leaving(self.lane));
                 (!may_close).then_some(Err(LaneError::Closed))
             }
         }

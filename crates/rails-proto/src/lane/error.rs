@@ -1,6 +1,6 @@
 //! Errors of lanes.
 
-use crate::{connection::LaneEnd, seal::SealError, violation::Violation, wire::FrameError};
+use crate::{seal::SealError, session::LaneEnd, violation::Violation, wire::FrameError};
 use std::{io, sync::Arc};
 
 /// The reason why a lane was lost.

@@ -1,4 +1,4 @@
-//! One end of one lane, between the bytes of its connection and the [`Connection`] of its stream.
+//! One end of one lane, between the bytes of its connection and the [`Session`] of its stream.
 //!
 //! [`LaneProtocol`] combines five parts. `Sender` chooses the next frame, and [`Outgoing`] has its
 //! bytes. `Receiver` decodes frames, and reads chunks straight into their final memory. `Progress`
@@ -12,7 +12,7 @@ mod protocol;
 mod receive;
 mod send;
 
-use crate::{connection::Connection, messages::MessageBuffer};
+use crate::{messages::MessageBuffer, session::Session};
 use bytes::Bytes;
 pub use error::LaneError;
 pub use outgoing::Outgoing;
@@ -29,7 +29,7 @@ pub trait StreamAccess {
 
     /// Calls `act` with the stream. Lanes on several threads share it under a lock: `act` copies,
     /// seals and sums nothing.
-    fn with<T>(&mut self, act: impl FnOnce(&mut Connection) -> T) -> T;
+    fn with<T>(&mut self, act: impl FnOnce(&mut Session) -> T) -> T;
 
     /// Gives memory for a chunk of `length` bytes, with any content.
     fn chunk(&mut self, length: usize) -> Self::Buffer;
@@ -53,10 +53,10 @@ pub trait StreamAccess {
 }
 
 /// A stream on one thread, with memory from the allocator.
-impl StreamAccess for Connection {
+impl StreamAccess for Session {
     type Buffer = Vec<u8>;
 
-    fn with<T>(&mut self, act: impl FnOnce(&mut Connection) -> T) -> T {
+    fn with<T>(&mut self, act: impl FnOnce(&mut Session) -> T) -> T {
         act(self)
     }
 

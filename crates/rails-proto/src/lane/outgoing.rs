@@ -1,12 +1,13 @@
 //! The bytes that a lane sends next: frames, and payload behind them.
 
 use crate::{
-    chunk::Chunk,
-    connection::CONTROL_LEN,
+    chunk::{Chunk, ChunkKind},
     seal::Sealer,
+    session::CONTROL_LEN,
     wire::{DataHeader, Frame},
 };
 use bytes::{Buf, Bytes};
+use smallvec::SmallVec;
 
 /// The bytes that a lane sends next. To prepare them, which is to compute the chunk's checksum or
 /// to seal it, takes time in proportion to the chunk; so does a submission to the connection.
@@ -20,14 +21,14 @@ pub struct Outgoing {
     taken: usize,
     /// The payload behind the frames, if it is not sealed; the connection has taken
     /// `payload[..first]`.
-    payload: Vec<Bytes>,
+    payload: SmallVec<[Bytes; 1]>,
     first: usize,
     /// The number of bytes in the sealer's output.
     sealed: usize,
     /// The length of the chunk under way.
     chunk: Option<u32>,
-    /// The header of that chunk, until the bytes are prepared.
-    header: Option<DataHeader>,
+    /// The header of that chunk and its kind, until the bytes are prepared.
+    header: Option<(DataHeader, ChunkKind)>,
     is_prepared: bool,
 }
 
@@ -37,7 +38,7 @@ impl Outgoing {
             sealer,
             control: Vec::with_capacity(5 * CONTROL_LEN),
             taken: 0,
-            payload: Vec::new(),
+            payload: SmallVec::new(),
             first: 0,
             sealed: 0,
             chunk: None,
@@ -57,17 +58,17 @@ impl Outgoing {
     pub(super) fn put(&mut self, chunk: Option<Chunk>) {
         debug_assert!(chunk.is_some() || !self.control.is_empty(), "a step that sends has a frame to send");
         self.is_prepared = false;
-        let Some(Chunk { offset, payload, length, fin, content }) = chunk else { return };
+        let Some(Chunk { stream, offset, payload, length, fin, content, kind, .. }) = chunk else { return };
         if let Some(frame) = Frame::of_content(content) {
             self.control.extend_from_slice(&frame.encode());
         }
-        self.header = Some(DataHeader { offset, length, fin, checksum: 0 });
+        self.header = Some((DataHeader { stream, offset, length, fin, checksum: 0 }, kind));
         (self.payload, self.chunk) = (payload, Some(length));
     }
 
     /// The length of the chunk that is still to be prepared; 0 if there is none.
     pub(super) fn unprepared(&self) -> u32 {
-        self.header.map_or(0, |header| header.length)
+        self.header.map_or(0, |(header, _)| header.length)
     }
 
     /// Prepares the bytes, if they are not.
@@ -75,13 +76,12 @@ impl Outgoing {
         if std::mem::replace(&mut self.is_prepared, true) {
             return;
         }
-        if let Some(DataHeader { offset, length, fin, .. }) = self.header.take() {
+        if let Some((mut header, kind)) = self.header.take() {
             // A sealed chunk has a tag, which is stronger than a checksum.
-            let header = match self.sealer {
-                Some(_) => DataHeader { offset, length, fin, checksum: 0 },
-                None => DataHeader::of(offset, &self.payload, fin),
-            };
-            self.control.extend_from_slice(&Frame::Data(header).encode());
+            if self.sealer.is_none() {
+                header = DataHeader::of(header.stream, header.offset, &self.payload, header.fin);
+            }
+            self.control.extend_from_slice(&Frame::of_chunk(kind, header).encode());
         }
         if let Some(sealer) = &mut self.sealer {
             self.sealed = sealer.seal(&self.control, &self.payload).len();

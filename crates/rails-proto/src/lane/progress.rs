@@ -1,7 +1,7 @@
 //! The progress of a lane, from the transport's figures.
 
 use super::StreamAccess;
-use crate::connection::{LaneId, LaneTimeouts, LinkSample};
+use crate::session::{LaneId, LaneTimeouts, LinkSample};
 use std::time::{Duration, Instant};
 
 /// A transport's figures of its connection; `None` is unknown.
@@ -48,9 +48,9 @@ impl Progress {
         sample: &TransportSample,
     ) -> LaneTimeouts {
         let stalled_for = self.stalled_for(now, sample);
-        stream.with(|connection| {
-            connection.check_progress(now, self.lane, &sample.link, stalled_for);
-            connection.lane_timeouts(self.lane)
+        stream.with(|session| {
+            session.check_progress(now, self.lane, &sample.link, stalled_for);
+            session.lane_timeouts(self.lane)
         })
     }
 

@@ -1,7 +1,7 @@
 //! The sending half of a lane.
 
-use super::{StreamAccess, outgoing::Outgoing};
-use crate::connection::{LaneId, LaneTimeouts, NEEDS_NO_ROOM, Transmit};
+use super::outgoing::Outgoing;
+use crate::session::{LaneId, LaneTimeouts, NEEDS_NO_ROOM, Session, Transmit};
 use std::time::Instant;
 
 /// The sending half of a lane. It asks the stream for the next chunk, and puts it into frames.
@@ -10,6 +10,18 @@ pub(super) struct Sender {
     lane: LaneId,
     in_flight: u64,
     unsent: Option<UnsentLimit>,
+}
+
+/// The next step of a lane, as the stream has decided it.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// `None` if the lane is to wait for room first.
+    transmit: Option<Transmit>,
+    /// The longest chunk of a lane with much in flight.
+    chunk_length: Option<usize>,
+    /// Whether the lane asks again after the step.
+    pub(super) asks: bool,
+    pub(super) timeouts: LaneTimeouts,
 }
 
 /// The driver's next step.
@@ -40,38 +52,35 @@ impl Sender {
         self.in_flight
     }
 
-    /// Decides the next step, and puts the bytes into `outgoing`, of which all is submitted.
-    /// Returns the lane's timeouts too.
-    pub(super) fn next<S: StreamAccess>(
-        &mut self,
-        now: Instant,
-        stream: &mut S,
-        outgoing: &mut Outgoing,
-        has_room: bool,
-    ) -> (Next, LaneTimeouts) {
+    /// Decides the next step under the stream's lock. Control frames are put into `control`.
+    pub(super) fn ask(&mut self, now: Instant, session: &mut Session, control: &mut Vec<u8>, has_room: bool) -> Asked {
         let lane = self.lane;
-        let control = outgoing.frames();
-        let (transmit, chunk_length, timeouts);
-        (transmit, chunk_length, self.in_flight, timeouts) = stream.with(|connection| {
-            let may_take = has_room || !connection.needs_room(lane);
-            let transmit = may_take.then(|| connection.poll_transmit(now, lane, control));
-            let in_flight = connection.in_flight(lane);
-            let is_much = in_flight >= NEEDS_NO_ROOM && matches!(transmit, Some(Transmit::Send(Some(_))));
-            let chunk_length = is_much.then(|| connection.chunk_length(lane));
-            (transmit, chunk_length, in_flight, connection.lane_timeouts(lane))
-        });
-        let next = match transmit {
+        let may_take = has_room || !session.needs_room(lane);
+        let transmit = may_take.then(|| session.poll_transmit(now, lane, control));
+        self.in_flight = session.in_flight(lane);
+        let is_much = self.in_flight >= NEEDS_NO_ROOM && matches!(transmit, Some(Transmit::Send(Some(_))));
+        let chunk_length = is_much.then(|| session.chunk_length(lane));
+        // A small message is mostly all that there is to send.
+        let rests = match transmit {
+            Some(Transmit::Send(_)) => session.rests(now, lane),
+            Some(Transmit::Idle) => true,
+            Some(Transmit::Close) | None => false,
+        };
+        Asked { transmit, chunk_length, asks: !rests, timeouts: session.lane_timeouts(lane) }
+    }
+
+    /// Puts the bytes of a step into `outgoing`, of which all is submitted.
+    pub(super) fn take(&mut self, asked: Asked, outgoing: &mut Outgoing) -> Next {
+        match asked.transmit {
             None => Next::AwaitRoom,
             Some(Transmit::Idle) => Next::Idle,
             Some(Transmit::Close) => Next::Close,
             Some(Transmit::Send(chunk)) => {
                 outgoing.put(chunk);
-                let unsent_limit =
-                    self.unsent.as_mut().zip(chunk_length).and_then(|(limit, length)| limit.follow(length));
-                Next::Submit { unsent_limit }
+                let limit = self.unsent.as_mut().zip(asked.chunk_length);
+                Next::Submit { unsent_limit: limit.and_then(|(limit, length)| limit.follow(length)) }
             }
-        };
-        (next, timeouts)
+        }
     }
 }
 

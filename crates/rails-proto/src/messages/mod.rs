@@ -10,9 +10,12 @@
 //! in four bytes before it (the aggregation of NewMadeleine: Aumage et al., "NewMadeleine: a Fast
 //! Communication Scheduling Engine for High Performance Networks", IPDPS 2007). A *large* one
 //! travels in *parts*.
+//!
+//! In a stream of a session with many, messages lie among the bytes: `delimited` finds them.
 
 mod assembly;
 mod buffer;
+mod delimited;
 // `internals` shows some of its items.
 #[cfg_attr(not(feature = "internals"), allow(unreachable_pub))]
 pub(crate) mod inbox;
@@ -21,6 +24,7 @@ mod outbox;
 use crate::{chunk::Priority, parameters::MAX_WINDOW};
 pub use buffer::{MessageBuffer, MessageMemory};
 use bytes::{Buf, Bytes};
+pub use delimited::{Delimited, DelimitedError};
 pub(crate) use inbox::Inbox;
 pub use inbox::{Delivery, Lent, Place};
 pub(crate) use outbox::Outbox;
@@ -67,9 +71,13 @@ fn longest_range(window: u64) -> u64 {
 /// a buffer of its own, so that it does not hold the whole packet's buffer for as long as it lives.
 pub fn next_of_packet(packet: &mut Bytes, whole: usize) -> Option<Bytes> {
     let length = packet.try_get_u32().ok()? as usize;
-    let message = packet.split_to(length.min(packet.len()));
-    let wasteful = message.len() * MAX_WASTE < whole;
-    Some(if wasteful { Bytes::copy_from_slice(&message) } else { message })
+    Some(without_waste(packet.split_to(length.min(packet.len())), whole))
+}
+
+/// A message that is a part of a buffer of `whole` bytes. It is a copy if the message would keep a
+/// buffer in memory that is more than eight times as long.
+pub fn without_waste(message: Bytes, whole: usize) -> Bytes {
+    if message.len() * MAX_WASTE < whole { Bytes::copy_from_slice(&message) } else { message }
 }
 
 /// Ranges of packets and messages are multiples of this.
@@ -79,7 +87,7 @@ pub const SLOT: u64 = 512;
 pub const PACKET_OVERHEAD: u64 = 256;
 /// A large message's overhead; the map of its pieces takes 700 bytes.
 pub const MESSAGE_OVERHEAD: u64 = 1_024;
-/// The bytes before each message of a packet.
+/// The bytes before each message of a packet, or among bytes: its length.
 pub const PREFIX: usize = 4;
 /// The least chunk length that an end must take to receive messages: many empty messages fit in it.
 pub const MIN_CHUNK: usize = 64;

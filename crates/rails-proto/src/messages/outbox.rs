@@ -1,8 +1,12 @@
 //! Messages that wait to be cut into chunks, by priority.
 
 use super::{PREFIX, longest_packet, message_space, packet_space};
-use crate::chunk::{Chunk, Content, Packet, Part, Priority};
+use crate::{
+    chunk::{Chunk, ChunkKind, Content, Packet, Part, Priority},
+    stream_number::StreamNumber,
+};
 use bytes::{BufMut, Bytes, BytesMut};
+use smallvec::{SmallVec, smallvec};
 use std::{collections::VecDeque, fmt};
 
 /// The messages that wait to be cut: the most urgent first, and within a priority in the order in
@@ -37,8 +41,17 @@ struct Queue {
 enum Entry {
     /// Small messages in their wire form, and their count.
     Small { encoded: BytesMut, first: u64, count: u32 },
-    /// The rest of a large message, and the offset at which it begins, if its range is reserved.
-    Large { rest: Bytes, total: u32, number: u64, begins: Option<u64> },
+    /// The rest of a large message, and its beginning, if its range is reserved.
+    Large { rest: Bytes, total: u32, number: u64, begins: Option<Beginning> },
+}
+
+/// The place at which a large message begins.
+#[derive(Clone, Copy)]
+struct Beginning {
+    /// The offset in the stream.
+    offset: u64,
+    /// The position in the session.
+    position: u64,
 }
 
 impl Outbox {
@@ -120,6 +133,20 @@ impl Outbox {
         self.next
     }
 
+    /// The position of the first byte that waits and whose range is reserved.
+    pub(crate) fn reserved_from(&self) -> Option<u64> {
+        if self.reserved == 0 {
+            return None;
+        }
+        let begun = |queue: &Queue| match queue.entries.front() {
+            Some(Entry::Large { rest, total, begins: Some(begins), .. }) => {
+                Some(begins.position + u64::from(*total) - rest.len() as u64)
+            }
+            _ => None,
+        };
+        self.queues.iter().filter_map(begun).min()
+    }
+
     /// About how many bytes below `limit` wait; `None` if there is nothing to cut, not even the
     /// end.
     pub(crate) fn ready(&self, limit: u64) -> Option<usize> {
@@ -132,15 +159,16 @@ impl Outbox {
     }
 
     /// Cuts the next chunk, below `limit` and of at most `max` bytes. A small message is never cut
-    /// in two, so it may exceed `max`.
-    pub(crate) fn cut(&mut self, limit: u64, max: usize) -> Option<Chunk> {
+    /// in two, so it may exceed `max`. A message that begins with the chunk, begins at `position`
+    /// in the session.
+    pub(crate) fn cut(&mut self, limit: u64, max: usize, position: u64) -> Option<Chunk> {
         if self.bytes == 0 {
-            return self.cut_end();
+            return self.cut_end(position);
         }
         let priority = self.first(limit)?;
         match self.queues[priority.index()].entries.front()? {
-            Entry::Small { .. } => Some(self.cut_packet(priority, limit, max)),
-            Entry::Large { .. } => self.cut_part(priority, max),
+            Entry::Small { .. } => Some(self.cut_packet(priority, limit, max, position)),
+            Entry::Large { .. } => self.cut_part(priority, max, position),
         }
     }
 
@@ -157,16 +185,26 @@ impl Outbox {
         })
     }
 
-    fn cut_end(&mut self) -> Option<Chunk> {
+    fn cut_end(&mut self, position: u64) -> Option<Chunk> {
         if !self.finished || std::mem::replace(&mut self.end_cut, true) {
             return None;
         }
-        Some(Chunk { offset: self.next, payload: Vec::new(), length: 0, fin: true, content: Content::Bytes })
+        let (stream, offset, payload) = (StreamNumber::FIRST, self.next, SmallVec::new());
+        Some(Chunk {
+            position,
+            stream,
+            offset,
+            payload,
+            length: 0,
+            fin: true,
+            content: Content::Bytes,
+            kind: ChunkKind::Stream,
+        })
     }
 
-    fn cut_packet(&mut self, priority: Priority, limit: u64, max: usize) -> Chunk {
+    fn cut_packet(&mut self, priority: Priority, limit: u64, max: usize, position: u64) -> Chunk {
         let queue = &mut self.queues[priority.index()];
-        let (mut payload, mut length, mut content) = (Vec::new(), 0, None);
+        let (mut payload, mut length, mut content) = (SmallVec::new(), 0, None);
         let max = max.min(LONGEST_PACKET);
         while let Some(Entry::Small { encoded, first, count }) = queue.entries.front_mut() {
             let longer = length + encoded.len();
@@ -184,17 +222,18 @@ impl Outbox {
         let offset = self.next;
         self.next += packet_space(length as u32);
         self.bytes -= length;
-        Chunk { offset, payload, length: length as u32, fin: false, content }
+        let (stream, length) = (StreamNumber::FIRST, length as u32);
+        Chunk { position, stream, offset, payload, length, fin: false, content, kind: ChunkKind::Stream }
     }
 
-    fn cut_part(&mut self, priority: Priority, max: usize) -> Option<Chunk> {
+    fn cut_part(&mut self, priority: Priority, max: usize, position: u64) -> Option<Chunk> {
         let queue = &mut self.queues[priority.index()];
         let Some(Entry::Large { rest, total, number, begins }) = queue.entries.front_mut() else { return None };
         let begins = *begins.get_or_insert_with(|| {
-            let begins = self.next;
+            let offset = self.next;
             self.next += message_space(*total);
             self.reserved += *total as usize;
-            begins
+            Beginning { offset, position }
         });
         let at = *total - rest.len() as u32;
         let payload = rest.split_to(max.clamp(1, rest.len()));
@@ -205,8 +244,10 @@ impl Outbox {
         }
         self.bytes -= length;
         self.reserved -= length;
-        let offset = begins + u64::from(at);
-        Some(Chunk { offset, payload: vec![payload], length: length as u32, fin: false, content })
+        let Beginning { offset, position } = begins;
+        let (position, offset) = (position + u64::from(at), offset + u64::from(at));
+        let (stream, payload, length) = (StreamNumber::FIRST, smallvec![payload], length as u32);
+        Some(Chunk { position, stream, offset, payload, length, fin: false, content, kind: ChunkKind::Stream })
     }
 }
 
@@ -245,6 +286,11 @@ mod tests {
 
     const WINDOW: u64 = 16 << 20;
 
+    /// Cuts from the only stream of a session.
+    fn cut(outbox: &mut Outbox, limit: u64, max: usize) -> Option<Chunk> {
+        outbox.cut(limit, max, outbox.next())
+    }
+
     fn message(length: usize) -> Bytes {
         Bytes::from(vec![length as u8; length])
     }
@@ -253,7 +299,7 @@ mod tests {
     fn small_messages_travel_together() {
         let mut outbox = Outbox::new(512 << 10, WINDOW);
         (0..64).for_each(|_| outbox.send(Priority::NORMAL, message(64)));
-        let chunk = outbox.cut(1 << 20, 64 << 10).unwrap();
+        let chunk = cut(&mut outbox, 1 << 20, 64 << 10).unwrap();
         assert_eq!(chunk.content, Content::Packet(Packet { priority: Priority::NORMAL, first: 0, count: 64 }));
         assert_eq!((chunk.length, outbox.bytes(), outbox.next()), (64 * 68, 0, 4608));
         assert_eq!(outbox.ready(1 << 20), None);
@@ -264,12 +310,12 @@ mod tests {
         let mut outbox = Outbox::new(512 << 10, WINDOW);
         outbox.send(Priority::LOWEST, message(100_000));
         let part = |at| Content::Part(Part { priority: Priority::LOWEST, number: 0, total: 100_000, at });
-        assert_eq!(outbox.cut(1 << 20, 60_000).unwrap().content, part(0));
+        assert_eq!(cut(&mut outbox, 1 << 20, 60_000).unwrap().content, part(0));
         outbox.send(Priority::HIGHEST, message(3));
-        let urgent = outbox.cut(1 << 20, 60_000).unwrap();
+        let urgent = cut(&mut outbox, 1 << 20, 60_000).unwrap();
         assert_eq!(urgent.content, Content::Packet(Packet { priority: Priority::HIGHEST, first: 0, count: 1 }));
         assert_eq!(urgent.offset, message_space(100_000));
-        let rest = outbox.cut(1 << 20, 60_000).unwrap();
+        let rest = cut(&mut outbox, 1 << 20, 60_000).unwrap();
         assert_eq!((rest.content, rest.offset, rest.length), (part(60_000), 60_000, 40_000));
         assert_eq!(outbox.bytes(), 0);
     }
@@ -279,14 +325,14 @@ mod tests {
         let mut outbox = Outbox::new(512 << 10, WINDOW);
         outbox.send(Priority::LOWEST, message(50_000));
         outbox.send(Priority::LOWEST, message(5));
-        outbox.cut(60_000, 10_000).unwrap();
+        cut(&mut outbox, 60_000, 10_000).unwrap();
         outbox.send(Priority::HIGHEST, message(50_000));
-        let rest = outbox.cut(60_000, 60_000).unwrap();
+        let rest = cut(&mut outbox, 60_000, 60_000).unwrap();
         assert_eq!((rest.offset, rest.length), (10_000, 40_000));
-        assert_eq!((outbox.ready(60_000), outbox.cut(60_000, 60_000)), (None, None));
-        let urgent = outbox.cut(120_000, 60_000).unwrap();
+        assert_eq!((outbox.ready(60_000), cut(&mut outbox, 60_000, 60_000)), (None, None));
+        let urgent = cut(&mut outbox, 120_000, 60_000).unwrap();
         assert_eq!((urgent.offset, urgent.length), (message_space(50_000), 50_000));
-        assert!(outbox.cut(120_000, 60_000).is_some());
+        assert!(cut(&mut outbox, 120_000, 60_000).is_some());
     }
 
     #[test]
@@ -294,12 +340,12 @@ mod tests {
         let mut outbox = Outbox::new(512 << 10, WINDOW);
         outbox.send(Priority::NORMAL, Bytes::new());
         outbox.finish();
-        let chunk = outbox.cut(512, 1).unwrap();
+        let chunk = cut(&mut outbox, 512, 1).unwrap();
         assert_eq!((chunk.length, chunk.fin), (4, false));
         assert_eq!(outbox.ready(512), Some(0));
-        let end = outbox.cut(512, 1).unwrap();
+        let end = cut(&mut outbox, 512, 1).unwrap();
         assert_eq!((end.offset, end.length, end.fin), (512, 0, true));
-        assert!(outbox.is_end_cut() && outbox.cut(512, 1).is_none());
+        assert!(outbox.is_end_cut() && cut(&mut outbox, 512, 1).is_none());
     }
 
     #[test]
@@ -312,7 +358,8 @@ mod tests {
             }
             // The peer may have read a quarter of the window without having told this end.
             while outbox.bytes() > 0 {
-                let chunk = outbox.cut(outbox.next() + (window - window / 4), usize::MAX);
+                let limit = outbox.next() + (window - window / 4);
+                let chunk = cut(&mut outbox, limit, usize::MAX);
                 assert!(chunk.is_some(), "with a window of {window} bytes the message waits for ever");
             }
         }

@@ -1,6 +1,6 @@
 //! The policy of a stream: the bytes that a lane takes next, if it takes any.
 //!
-//! The scheduler of a [connection](crate::connection) asks the policy whenever a lane has room, and
+//! The scheduler of a [session](crate::session) asks the policy whenever a lane has room, and
 //! carries the answer out. The policy only decides; it sees time and bytes in its
 //! [view](SchedulerView). The rules lie in five files: `adaptive.rs` and `fixed.rs` decide,
 //! `view.rs` estimates arrivals, `reinjection.rs` finds late chunks, and `probing.rs` sets how
@@ -20,7 +20,7 @@
 //!
 //! A new fact about a lane is a field of [`LaneView`]. On its way from the kernel it passes
 //! `TransportStats` and a transport that fills it (rails-net), `ActiveLane::sample`
-//! (rails-multirail), [`LinkSample`](crate::connection::LinkSample) (`link.rs`), and
+//! (rails-multirail), [`LinkSample`](crate::session::LinkSample) (`link.rs`), and
 //! `Lane::observe` and `Lane::view` (`scheduler/lane.rs`). The record writes it: raise `VERSION` in
 //! `record/file.rs`; older records are refused then.
 
@@ -44,7 +44,7 @@ pub use view::{ChunkView, LaneView, Requeued, SchedulerView, Streak};
 
 /// The rule that shares the bytes of a stream out among its lanes.
 ///
-/// Each `lane` is a lane's [slot](crate::connection::LaneId), not its number: a later lane may get
+/// Each `lane` is a lane's [slot](crate::session::LaneId), not its number: a later lane may get
 /// the slot.
 ///
 /// A policy without a memory is a function of the view, and each of its recorded decisions can be

@@ -1,4 +1,4 @@
-//! The view of a policy. It knows lanes by their [slots](crate::connection::LaneId).
+//! The view of a policy. It knows lanes by their [slots](crate::session::LaneId).
 
 use crate::parameters::ACK_DELAY;
 use serde::{Deserialize, Serialize};

@@ -2,26 +2,41 @@
 
 use bytes::{Bytes, BytesMut};
 
-/// A part of the stream that has arrived in part, with a buffer for all of it. Offsets count from
-/// its beginning.
+/// A part of the stream that has arrived in part, with a buffer that grows up to the last byte that
+/// has arrived: of a thousand streams, each may have such a part. Offsets count from its beginning.
 #[derive(Debug)]
 pub(super) struct Gathered {
     buffer: BytesMut,
+    extent: usize,
     /// The runs that have arrived, with start and end: in order, and no two touch. Two bytes each
     /// are enough, for the buffer is short.
     filled: Vec<(u16, u16)>,
 }
 
 impl Gathered {
-    /// Creates a buffer for `extent` bytes, fewer than 64 KiB.
+    /// Creates a part of `extent` bytes, fewer than 64 KiB.
     pub(super) fn new(extent: usize) -> Self {
         debug_assert!(extent <= usize::from(u16::MAX), "an offset in the buffer has 16 bits");
-        Self { buffer: BytesMut::zeroed(extent), filled: Vec::new() }
+        Self { buffer: BytesMut::new(), extent, filled: Vec::new() }
     }
 
-    /// How many bytes of the stream the buffer covers.
+    /// How many bytes of the stream the part covers.
     pub(super) fn extent(&self) -> u64 {
+        self.extent as u64
+    }
+
+    /// The length of the buffer.
+    pub(super) fn memory(&self) -> u64 {
         self.buffer.len() as u64
+    }
+
+    /// Lets the buffer reach to the offset `end`, and not far beyond.
+    fn grow(&mut self, end: usize) {
+        if end > self.buffer.len() {
+            let mut grown = BytesMut::zeroed(end.next_multiple_of(STEP).min(self.extent));
+            grown[..self.buffer.len()].copy_from_slice(&self.buffer);
+            self.buffer = grown;
+        }
     }
 
     pub(super) fn runs(&self) -> usize {
@@ -31,6 +46,7 @@ impl Gathered {
     /// Copies the new bytes in, and returns how many were new. `bytes` lie within the extent.
     pub(super) fn write(&mut self, at: u64, bytes: &[u8]) -> u64 {
         let (from, to) = (at as usize, at as usize + bytes.len());
+        self.grow(to);
         let first = self.filled.partition_point(|run| usize::from(run.1) < from);
         let behind = self.filled.partition_point(|run| usize::from(run.0) <= to);
         let (mut next, mut new) = (from, 0);
@@ -69,6 +85,10 @@ impl Gathered {
         for run in &mut self.filled {
             *run = (run.0 - length, run.1 - length);
         }
+        self.extent -= usize::from(length);
         self.buffer.split_to(length.into()).freeze()
     }
 }
+
+/// The buffer grows in steps of this many bytes.
+const STEP: usize = 1 << 10;

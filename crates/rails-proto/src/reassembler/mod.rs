@@ -25,9 +25,9 @@ use std::collections::BTreeMap;
 ///   1/64 of the window; otherwise it is copied. An entry and a buffer's header are 4 % of the
 ///   shortest.
 /// * The reassembler copies smaller chunks together, into buffers that cover up to 16 KiB of the
-///   stream, with its holes. These overlap no other buffer, so all together take no more than the
-///   window. A list of runs records the bytes that have arrived in them, with at most 8 bytes for
-///   each run.
+///   stream, with its holes. These overlap no other buffer, and end within 1 KiB of the last byte
+///   that has arrived, so all together take no more than the used part of the window and 1 KiB. A
+///   list of runs records the bytes that have arrived in them, with at most 8 bytes for each run.
 /// * There are at most twice as many runs as an honest peer leaves gaps (it has no more than a
 ///   chunk for each 2 KiB of the window in flight, or 1,024): less than 1 % of the window. More are
 ///   a [`Violation`].
@@ -83,6 +83,11 @@ impl Reassembler {
             in_order: 0,
             max_out_of_order: 0,
         }
+    }
+
+    /// Sets another window, which is not less.
+    pub(crate) fn grow(&mut self, window: u64) {
+        self.window.grow(window);
     }
 
     /// Checks a chunk's header before the caller spends memory on its bytes.
@@ -148,11 +153,15 @@ impl Reassembler {
                 if gathered.runs() > 0 {
                     self.segments.insert(self.window.bytes_read() + bytes.len() as u64, Segment::Gathered(gathered));
                 } else {
-                    self.holes -= gathered.extent();
+                    self.holes -= gathered.memory();
                 }
                 bytes
             }
         };
+        if self.segments.is_empty() {
+            // An empty map keeps the memory of a node, and a session may have many streams at rest.
+            self.segments = BTreeMap::new();
+        }
         self.window.read_to(self.window.bytes_read() + bytes.len() as u64);
         Some(bytes)
     }
@@ -252,10 +261,10 @@ impl Reassembler {
             }
             Some((from, Segment::Gathered(gathered))) => {
                 let length = (from + gathered.extent() - at).min(rest.len() as u64) as usize;
-                let runs = gathered.runs();
+                let (runs, memory) = (gathered.runs(), gathered.memory());
                 let new = gathered.write(at - from, &rest[..length]);
                 self.window.add_arrived(new);
-                self.holes -= new;
+                self.holes = self.holes + gathered.memory() - memory - new;
                 self.runs = self.runs + gathered.runs() - runs;
                 let max = max_runs(self.window.size());
                 if self.runs > max { Err(Violation::Fragmented { max }) } else { Ok(length) }
@@ -307,14 +316,13 @@ impl Reassembler {
             let mut gathered = Gathered::new((end - from) as usize);
             gathered.write(0, &bytes);
             self.runs += gathered.runs();
-            self.holes += gathered.extent() - bytes.len() as u64;
+            self.holes += gathered.memory() - bytes.len() as u64;
             self.segments.insert(from, Segment::Gathered(gathered));
             return;
         }
         let block = at / BLOCK * BLOCK;
         let from = block.max(before_ends);
         let gathered = Gathered::new(((block + BLOCK).min(max) - from) as usize);
-        self.holes += gathered.extent();
         self.segments.insert(from, Segment::Gathered(gathered));
     }
 

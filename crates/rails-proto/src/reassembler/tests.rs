@@ -1,10 +1,11 @@
 use super::*;
+use crate::stream_number::StreamNumber;
 use proptest::prelude::*;
 use rand::SeedableRng;
 
 fn chunk(offset: u64, bytes: &[u8], fin: bool) -> (DataHeader, Bytes) {
     let payload = Bytes::copy_from_slice(bytes);
-    (DataHeader::of(offset, std::slice::from_ref(&payload), fin), payload)
+    (DataHeader::of(StreamNumber::FIRST, offset, std::slice::from_ref(&payload), fin), payload)
 }
 
 fn drain(reassembler: &mut Reassembler) -> Vec<u8> {
@@ -79,7 +80,7 @@ fn a_small_part_of_a_chunk_does_not_hold_its_buffer() {
     let mut reassembler = Reassembler::new(1 << 24);
     let buffer = Bytes::from(vec![1; 100_000]);
     for index in 0..100 {
-        let header = DataHeader::of(index * 5_000, std::slice::from_ref(&buffer), false);
+        let header = DataHeader::of(StreamNumber::FIRST, index * 5_000, std::slice::from_ref(&buffer), false);
         reassembler.insert(&header, buffer.clone()).unwrap();
     }
     let ours = buffer.as_ptr_range();
@@ -159,7 +160,7 @@ fn memory(reassembler: &Reassembler) -> u64 {
     let entry = 2 * (8 + size_of::<Segment>() as u64);
     let of = |held: &Segment| match held {
         Segment::Whole { bytes, waste } => bytes.len() as u64 + waste + entry + 100,
-        Segment::Gathered(gathered) => gathered.extent() + entry + 50 + 8 * gathered.runs().max(4) as u64,
+        Segment::Gathered(gathered) => gathered.memory() + entry + 50 + 8 * gathered.runs().max(4) as u64,
     };
     reassembler.segments.values().map(of).sum()
 }
@@ -220,7 +221,7 @@ proptest! {
         for (at, length, read) in chunks {
             let at = reassembler.bytes_read() + at;
             let payload = buffer.slice(..length);
-            let header = DataHeader::of(at, std::slice::from_ref(&payload), false);
+            let header = DataHeader::of(StreamNumber::FIRST, at, std::slice::from_ref(&payload), false);
             let _ = reassembler.insert(&header, payload);
             if read {
                 reassembler.read();
@@ -230,10 +231,15 @@ proptest! {
             for (from, held) in &reassembler.segments {
                 prop_assert!(ends <= *from, "two segments overlap");
                 ends = from + held.extent();
-                taken += held.extent();
                 match held {
-                    Segment::Whole { waste, .. } => wasted += waste,
-                    Segment::Gathered(held) => runs += held.runs(),
+                    Segment::Whole { bytes, waste } => {
+                        taken += bytes.len() as u64;
+                        wasted += waste;
+                    }
+                    Segment::Gathered(held) => {
+                        taken += held.memory();
+                        runs += held.runs();
+                    }
                 }
             }
             prop_assert!(ends <= reassembler.limit());

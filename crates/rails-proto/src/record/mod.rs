@@ -1,11 +1,11 @@
 //! The decisions of a policy as a record: its views, its answers, and the events that followed.
 //!
-//! On request, a [connection](crate::connection::Connection::record_decisions) keeps the newest of
+//! On request, a [connection](crate::session::Session::record_decisions) keeps the newest of
 //! its decisions in a ring. [`Display`](std::fmt::Display) writes a [`Record`] as text and
 //! [`FromStr`](std::str::FromStr) reads it. [`Record::replay`] makes its decisions again under a
 //! policy.
 //!
-//! Each `lane` in a record is a lane's slot ([`LaneId`](crate::connection::LaneId)).
+//! Each `lane` in a record is a lane's slot ([`LaneId`](crate::session::LaneId)).
 //! [`Record::numbers`] and [`RecordedEvent::Joined`] map it to the lane's number, which the log,
 //! the events and the statistics use.
 

@@ -2,6 +2,7 @@ use super::{file::VERSION, *};
 use crate::{
     policy::{Adaptive, StripePolicy, Wait},
     scheduler::{LaneTraits, Scheduler},
+    stream_number::StreamNumber,
     wire::Ack,
 };
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use std::{collections::BTreeSet, time::Instant};
 /// A record with two lanes, of which the second is slower, is lost, and rejoins.
 fn record(policy: Policy, capacity: usize) -> Record {
     let mut scheduler = Scheduler::new(policy.build(), 16 << 10, 1 << 20, 1 << 20, 1 << 20);
+    scheduler.open(StreamNumber::FIRST, u64::MAX);
     scheduler.record_decisions(capacity);
     let start = Instant::now();
     let traits = |number, rtt| LaneTraits { number, weight: 0, rtt: Some(Duration::from_millis(rtt)) };
@@ -18,7 +20,7 @@ fn record(policy: Policy, capacity: usize) -> Record {
         .into_iter()
         .enumerate()
         .for_each(|(slot, (number, rtt))| scheduler.lane_up(slot, traits(number, rtt)));
-    scheduler.write(Bytes::from(vec![0; 300 << 10]));
+    scheduler.write(StreamNumber::FIRST, Bytes::from(vec![0; 300 << 10]));
     let mut taken = [0; 2];
     for round in 0..100u32 {
         let now = start + round * Duration::from_micros(1_500);
@@ -32,7 +34,7 @@ fn record(policy: Policy, capacity: usize) -> Record {
         if round == 5 {
             scheduler.lane_lost(1);
             scheduler.lane_up(1, traits(4, 40));
-            scheduler.write(Bytes::from(vec![0; 100 << 10]));
+            scheduler.write(StreamNumber::FIRST, Bytes::from(vec![0; 100 << 10]));
             taken[1] = 0;
         }
     }

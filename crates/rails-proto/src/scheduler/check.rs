@@ -33,7 +33,7 @@ pub(super) fn check(lanes: &Lanes, outstanding: &Outstanding) {
             Some(TransmissionId { lane, number }) => {
                 assert!(live & bit(lane) != 0, "lane {lane} answers for a segment that it cannot deliver");
                 let sent = lanes[lane].transmissions().get(number).map(|sent| sent.range());
-                let is_within = sent.is_some_and(|sent| sent.start <= segment.offset() && segment.end() <= sent.end);
+                let is_within = sent.is_some_and(|sent| sent.start <= segment.position() && segment.end() <= sent.end);
                 assert!(is_within, "lane {lane} did not send a segment in transmission {number}");
             }
             None => assert!(live == 0, "no lane answers for a segment on lanes {live:b}"),

@@ -5,12 +5,13 @@ use super::{
     lane::{Lane, LaneTraits},
     lanes::Lanes,
     late::Late,
-    outstanding::{Outstanding, Segment, TransmissionId, bit},
+    outstanding::{Outstanding, Segment, Settled, TransmissionId, bit},
     reissued::Reissued,
 };
 use crate::{
     chunk::Chunk,
     policy::{Cause, ChunkView, InFlight, LaneView, Requeued, Streak},
+    stream_number::StreamNumber,
     wire::Ack,
 };
 use std::time::Instant;
@@ -177,9 +178,9 @@ impl Flight {
         self.outstanding.len()
     }
 
-    /// The offset of the first byte that a lane has taken and the peer has not acknowledged.
+    /// The position of the first byte that a lane has taken and the peer has not acknowledged.
     pub(super) fn first_unacknowledged(&self) -> Option<u64> {
-        self.outstanding.first().map(Segment::offset)
+        self.outstanding.first().map(Segment::position)
     }
 
     /// How many chunks no lane answers for.
@@ -203,20 +204,20 @@ impl Flight {
 
     /// Gives `lane` the first requeued bytes, at most `max`.
     pub(super) fn send_requeued(&mut self, now: Instant, lane: usize, max: usize) -> Option<Chunk> {
-        let offset = self.outstanding.requeued().next()?.offset();
-        let chunk = self.outstanding.send_again(offset, max, self.next_transmission(lane))?;
+        let position = self.outstanding.requeued().next()?.position();
+        let chunk = self.outstanding.send_again(position, max, self.next_transmission(lane))?;
         self.put(now, lane, &chunk, Cause::Requeued);
         Some(chunk)
     }
 
-    /// Gives `lane` the chunk at `offset`, for which another lane answers: `lane` answers for it
+    /// Gives `lane` the chunk at `position`, for which another lane answers: `lane` answers for it
     /// from here on. `None` if there is no such chunk, or if `lane` has it in flight itself.
-    pub(super) fn reinject(&mut self, now: Instant, lane: usize, offset: u64) -> Option<Chunk> {
-        let segment = self.outstanding.at(offset)?;
+    pub(super) fn reinject(&mut self, now: Instant, lane: usize, position: u64) -> Option<Chunk> {
+        let segment = self.outstanding.at(position)?;
         if segment.responsible().is_none() || segment.is_sent_on(lane) {
             return None;
         }
-        let chunk = self.outstanding.send_again(offset, usize::MAX, self.next_transmission(lane))?;
+        let chunk = self.outstanding.send_again(position, usize::MAX, self.next_transmission(lane))?;
         self.put(now, lane, &chunk, Cause::Reinjected);
         Some(chunk)
     }
@@ -224,14 +225,14 @@ impl Flight {
     /// Gives `lane` a copy of at most `max` bytes that another lane has in flight, and still
     /// answers for.
     pub(super) fn probe(&mut self, now: Instant, lane: usize, max: usize) -> Option<Chunk> {
-        let offset = self.probe_of(lane, max)?;
-        let chunk = self.outstanding.copy(offset, max, self.next_transmission(lane))?;
+        let position = self.probe_of(lane, max)?;
+        let chunk = self.outstanding.copy(position, max, self.next_transmission(lane))?;
         self.lanes[lane].wake();
         self.put(now, lane, &chunk, Cause::Probed);
         Some(chunk)
     }
 
-    /// The offset of a probe of `lane`, which has nothing in flight: the latest segment that
+    /// The position of a probe of `lane`, which has nothing in flight: the latest segment that
     /// another lane answers for and that has at most `max` bytes, or can be cut.
     pub(super) fn probe_of(&self, lane: usize, max: usize) -> Option<u64> {
         if !self.lanes[lane].is_usable() || self.lanes[lane].in_flight_chunks() > 0 {
@@ -240,7 +241,7 @@ impl Flight {
         let fits = |segment: &&Segment| {
             segment.length() > 0 && !segment.is_sent_on(lane) && segment.responsible().is_some() && segment.fits(max)
         };
-        self.outstanding.iter().rev().take(FEW).find(fits).map(Segment::offset)
+        self.outstanding.iter().rev().take(FEW).find(fits).map(Segment::position)
     }
 
     /// The transmission of the chunk that `lane` takes next.
@@ -285,6 +286,27 @@ impl Flight {
             lane.settle(now, consumed, |sent| sent_on(sent.range()) == Some(bit(slot)));
         }
         self.outstanding.deliver_below(consumed);
+    }
+
+    /// Takes the streams of which no chunk is left since the last call, and the control records
+    /// that the peer has got.
+    pub(super) fn take_settled(&mut self) -> Settled {
+        self.outstanding.take_settled()
+    }
+
+    /// Whether a chunk of a stream is not known to be delivered.
+    pub(crate) fn has_any_of(&self, stream: StreamNumber) -> bool {
+        self.outstanding.has_any_of(stream)
+    }
+
+    /// The peer wants nothing more of a stream. Lanes still await acknowledgements of its chunks if
+    /// there are others.
+    pub(super) fn abandon(&mut self, stream: StreamNumber) {
+        self.outstanding.abandon(stream);
+        if self.outstanding.is_empty() {
+            self.clear();
+        }
+        self.check();
     }
 
     /// The peer has everything, or reads no more.

@@ -21,7 +21,7 @@ use std::{
 pub struct LaneTraits {
     /// The lane's number: the same at both ends and in all of its connections, and so the one by
     /// which the log, the events and the statistics name the lane. Its
-    /// [slot](crate::connection::LaneId) is another.
+    /// [slot](crate::session::LaneId) is another.
     pub number: u16,
     /// The lane's share under a [weighted](crate::policy::Policy::Weighted) policy: its nominal
     /// speed, or the application's wish.
@@ -146,13 +146,13 @@ impl Lane {
         }
     }
 
-    /// The part at `offset` of the chunk that the lane sends as `by`, as the policy sees it at
+    /// The part at `position` of the chunk that the lane sends as `by`, as the policy sees it at
     /// `now`. `None` if the chunk is not in flight.
-    pub(super) fn chunk_view(&self, now: Option<Instant>, by: TransmissionId, offset: u64) -> Option<ChunkView> {
+    pub(super) fn chunk_view(&self, now: Option<Instant>, by: TransmissionId, position: u64) -> Option<ChunkView> {
         let (sent, oldest) = (self.transmissions.get(by.number)?, self.transmissions.oldest()?);
         let age = |sent: &Transmission| now.map_or(Duration::ZERO, |now| now.saturating_duration_since(sent.taken()));
         Some(ChunkView {
-            offset,
+            offset: position,
             lane: by.lane,
             age: age(sent),
             expected: age(oldest).max(self.pace.service().unwrap_or_default()),

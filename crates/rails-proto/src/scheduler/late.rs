@@ -24,7 +24,7 @@ impl<'a> Late<'a> {
     pub(super) fn first(&self, now: Option<Instant>, besides: usize) -> Option<ChunkView> {
         let first = self.outstanding.first().filter(|first| !first.is_sent_on(besides))?;
         let by = first.responsible()?;
-        self.lanes[by.lane].chunk_view(now, by, first.offset())
+        self.lanes[by.lane].chunk_view(now, by, first.position())
     }
 
     /// The oldest chunk that `lane` answers for, of those that `besides` does not have in flight
@@ -32,7 +32,7 @@ impl<'a> Late<'a> {
     pub(super) fn oldest(&self, now: Option<Instant>, lane: usize, besides: usize) -> Option<ChunkView> {
         let mut answered = self.outstanding.answered_by(lane);
         let (number, segment) = answered.find(|(_, segment)| !segment.is_sent_on(besides))?;
-        self.lanes[lane].chunk_view(now, TransmissionId { lane, number }, segment.offset())
+        self.lanes[lane].chunk_view(now, TransmissionId { lane, number }, segment.position())
     }
 
     /// When `lane` took the oldest chunk that it answers for.

@@ -1,15 +1,16 @@
-//! The sending side of a stream. When a lane has room, the scheduler asks the
+//! The sending side of a session. When a lane has room, the scheduler asks the
 //! [policy](crate::policy) which bytes the lane takes, carries the answer out, and records which
 //! lane holds which byte.
 //!
-//! The scheduler knows a lane by its slot, the index of its [`LaneId`](crate::connection::LaneId):
+//! The scheduler knows a lane by its slot, the index of its [`LaneId`](crate::session::LaneId):
 //! each parameter `lane` is one. The log, the events and the statistics name a lane by its
 //! [number](LaneTraits::number).
 //!
 //! The [`Scheduler`] asks the policy, and keeps no bytes itself. `send_buffer.rs` keeps them, in
-//! three parts: `unsent.rs` has the bytes that no lane has taken, `window.rs` says how far lanes
-//! may send, and `flight.rs` knows which lane holds which byte. A flight is `lanes.rs` and
-//! `outstanding.rs`; `late.rs` asks both about times, and `check.rs` checks that they are in step.
+//! three parts: `send_streams.rs` has the bytes of each stream that no lane has taken, `window.rs`
+//! says how far lanes may send, and `flight.rs` knows which lane holds which byte. A flight is
+//! `lanes.rs` and `outstanding.rs`; `late.rs` asks both about times, and `check.rs` checks that
+//! they are in step.
 //! A lane in `lane.rs` is its state, its `transmissions.rs` and its `pace.rs`. Beside the buffer,
 //! `patience.rs` says how long the policy may refuse, and `journal.rs` keeps the decisions. No part
 //! touches the fields of another.
@@ -26,15 +27,20 @@ mod pace;
 mod patience;
 mod reissued;
 mod send_buffer;
+mod send_stream;
+mod send_streams;
 mod transmissions;
+mod turns;
 mod unsent;
 mod unsent_bytes;
 mod window;
 
 use crate::{
-    chunk::Chunk,
-    policy::{Cause, Decision, SchedulerView, Sent, StripePolicy, Traced, probe_allowance},
+    chunk::{Chunk, Priority},
+    control::Subject,
+    policy::{Cause, Decision, LaneView, SchedulerView, Sent, StripePolicy, Traced, probe_allowance},
     record::{Record, RecordedEvent},
+    stream_number::StreamNumber,
     violation::Violation,
     wire::Ack,
 };
@@ -43,11 +49,13 @@ use flight::Flight;
 use journal::Journal;
 use lane::Lane;
 pub use lane::LaneTraits;
+use outstanding::Settled;
 use patience::Patience;
 pub use reissued::{ByteCount, Reissued};
 use send_buffer::SendBuffer;
+use send_streams::SendStreams;
 use std::time::{Duration, Instant};
-use unsent::Unsent;
+pub(crate) use unsent::Unsent;
 use window::SendWindow;
 
 /// The sending side of one direction of a stream.
@@ -106,12 +114,71 @@ impl Scheduler {
         self.journal.take_traced()
     }
 
+    /// Opens a stream, in which the peer lets this end send `limit` bytes.
+    pub fn open(&mut self, stream: StreamNumber, limit: u64) {
+        self.buffer.streams_mut().open(stream, limit);
+    }
+
     /// Takes bytes to send, all of them: the caller checks [`Unsent::writable_bytes`] first.
     ///
     /// # Panics
-    /// If the stream carries messages, and after [`SendBuffer::finish`].
-    pub fn write(&mut self, bytes: Bytes) {
-        self.buffer.write(bytes);
+    /// If the stream carries messages, and after [`Scheduler::finish`].
+    pub fn write(&mut self, stream: StreamNumber, bytes: Bytes) {
+        self.buffer.streams_mut().write(stream, bytes);
+    }
+
+    /// Takes a message to send; it waits behind more urgent ones.
+    ///
+    /// # Panics
+    /// If the stream carries bytes, and after [`Scheduler::finish`].
+    pub(crate) fn send(&mut self, stream: StreamNumber, priority: Priority, message: Bytes) {
+        self.buffer.streams_mut().send(stream, priority, message);
+    }
+
+    /// The application will write no more.
+    pub(crate) fn finish(&mut self, stream: StreamNumber) {
+        self.buffer.streams_mut().finish(stream);
+    }
+
+    /// Resets a stream with the application's code, or with that of a peer that stopped the stream.
+    pub(crate) fn reset(&mut self, stream: StreamNumber, code: u64, is_by_peer: bool) {
+        self.buffer.reset(stream, code, is_by_peer);
+    }
+
+    /// The peer knows of the reset of a stream.
+    pub(crate) fn reset_is_known(&mut self, stream: StreamNumber) {
+        self.buffer.streams_mut().reset_is_known(stream);
+    }
+
+    /// The peer lets this end send up to the offset `limit` of a stream.
+    pub(crate) fn extend(&mut self, stream: StreamNumber, limit: u64) {
+        self.buffer.streams_mut().extend(stream, limit);
+    }
+
+    /// Sets the urgency of a stream.
+    pub(crate) fn set_urgency(&mut self, stream: StreamNumber, urgency: i32) {
+        self.buffer.streams_mut().set_urgency(stream, urgency);
+    }
+
+    /// The application has dropped its handle of a stream.
+    pub(crate) fn release(&mut self, stream: StreamNumber) {
+        self.buffer.streams_mut().release(stream);
+    }
+
+    /// Forgets a stream that needs nothing more. Returns whether it is forgotten now.
+    pub(crate) fn forget(&mut self, stream: StreamNumber) -> bool {
+        self.buffer.forget(stream)
+    }
+
+    /// Has lanes send a control record of that subject, with the application's code or 0.
+    pub(crate) fn tell(&mut self, subject: Subject, code: u64) {
+        self.buffer.streams_mut().tell(subject, code);
+    }
+
+    /// Takes the streams of which the peer has got every chunk since the last call, and the control
+    /// records that it has got.
+    pub(crate) fn take_settled(&mut self) -> Settled {
+        self.buffer.flight_mut().take_settled()
     }
 
     /// The bytes that the peer is not known to have.
@@ -124,9 +191,9 @@ impl Scheduler {
         &mut self.buffer
     }
 
-    /// The bytes that no lane has taken.
-    pub(crate) fn unsent(&self) -> &Unsent {
-        self.buffer.unsent()
+    /// The streams, and the bytes that no lane has taken.
+    pub(crate) fn streams(&self) -> &SendStreams {
+        self.buffer.streams()
     }
 
     /// How far lanes may send.
@@ -191,10 +258,23 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The longest chunk that `lane` takes, which may follow its rate.
+    /// The longest chunk that `lane` takes, which may follow its rate. While other streams may have
+    /// something to send soon, it is what the lane carries in about a [millisecond](SHORT_WAY):
+    /// lanes are in order, so an urgent chunk waits for those before it.
     pub fn chunk_length(&self, lane: usize) -> usize {
-        let longest = self.policy.longest_chunk(&self.buffer.flight().lane_view(lane), self.buffer.longest_chunk());
-        longest.clamp(1, self.buffer.longest_chunk())
+        let view = self.buffer.flight().lane_view(lane);
+        let longest = self.policy.longest_chunk(&view, self.buffer.longest_chunk());
+        longest.min(self.short_chunk(&view)).clamp(1, self.buffer.longest_chunk())
+    }
+
+    /// The longest chunk of a lane while streams are mixed.
+    fn short_chunk(&self, lane: &LaneView) -> usize {
+        let is_mixed = self.buffer.flight().now().is_some_and(|now| self.buffer.streams().is_mixed(now));
+        match lane.rate {
+            _ if !is_mixed => usize::MAX,
+            Some(rate) => ((rate * SHORT_WAY.as_secs_f64()) as usize).max(MIN_SHORT_CHUNK),
+            None => MIN_SHORT_CHUNK,
+        }
     }
 
     /// Gives a lane that has room the next chunk, if there is one. The chunk is in flight on that
@@ -211,7 +291,13 @@ impl Scheduler {
         let view = self.buffer.view();
         let decision = self.policy.decide(&view, lane);
         let seen = seen.map(|blank| blank.of(&view, lane));
-        let mut taken = self.buffer.carry_out(now, decision, lane);
+        let shortened = match decision {
+            Decision::New(max) if max > MIN_SHORT_CHUNK => {
+                Decision::New(max.min(self.short_chunk(&self.buffer.flight().lane_view(lane))))
+            }
+            other => other,
+        };
+        let mut taken = self.buffer.carry_out(now, shortened, lane);
         let mut overruled = None;
         if taken.is_some() {
             self.patience.renew();
@@ -219,7 +305,7 @@ impl Scheduler {
             overruled = self.overrule(now);
             taken = overruled.and_then(|instead| self.buffer.carry_out(now, instead, lane));
         }
-        let chunk = taken.as_ref().map(|(chunk, _)| (chunk.offset, chunk.length));
+        let chunk = taken.as_ref().map(|(chunk, _)| (chunk.position, chunk.length));
         let decided = Traced { slot: lane, number: self.lane(lane).number(), decision, overruled, chunk };
         self.journal.decided(self.buffer.flight().now(), decided, seen);
         let (chunk, cause) = taken?;
@@ -263,7 +349,7 @@ impl Scheduler {
     /// are known.
     pub(crate) fn arrivals(&mut self, lane: usize) -> (Option<Duration>, Option<Duration>) {
         self.buffer.flight_mut().refresh_lane_views();
-        let waiting = self.buffer.unsent().ready(self.buffer.limit()).unwrap_or(0);
+        let waiting = self.buffer.streams().ready(self.buffer.allowance()).unwrap_or(0);
         self.buffer.view().arrivals(lane, self.chunk_length(lane).min(waiting), waiting)
     }
 
@@ -316,7 +402,7 @@ impl Scheduler {
 
     /// Notes that `lane` has taken `chunk`.
     fn note_sent(&mut self, lane: usize, chunk: &Chunk, cause: Cause) {
-        let sent = Sent { lane, offset: chunk.offset, length: chunk.length, cause };
+        let sent = Sent { lane, offset: chunk.position, length: chunk.length, cause };
         self.policy.on_sent(&sent);
         self.note(RecordedEvent::Sent(sent));
     }
@@ -331,6 +417,11 @@ impl Scheduler {
         self.journal.note(self.buffer.flight().now(), event);
     }
 }
+
+/// While streams are mixed, a chunk takes a lane about this long.
+const SHORT_WAY: Duration = Duration::from_millis(1);
+/// A chunk of mixed streams is no shorter than that for the lane's sake.
+const MIN_SHORT_CHUNK: usize = 16 << 10;
 
 #[cfg(test)]
 mod tests;

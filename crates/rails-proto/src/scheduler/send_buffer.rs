@@ -1,36 +1,42 @@
 //! The bytes that the peer is not known to have.
 
-use super::{flight::Flight, unsent::Unsent, window::SendWindow};
+use super::{flight::Flight, send_stream::SendStream, send_streams::SendStreams, window::SendWindow};
 use crate::{
-    chunk::{Chunk, Priority},
+    chunk::Chunk,
     policy::{Cause, Decision, SchedulerView},
+    stream_number::StreamNumber,
     violation::Violation,
     wire::Ack,
 };
-use bytes::Bytes;
 use std::time::Instant;
 
-/// The bytes of a stream that the peer is not known to have: those that no lane has taken, and
+/// The bytes of all streams that the peer is not known to have: those that no lane has taken, and
 /// those that lanes have taken, as far as the window lets them.
 #[derive(Debug)]
 pub(crate) struct SendBuffer {
     longest_chunk: usize,
-    unsent: Unsent,
+    streams: SendStreams,
     window: SendWindow,
     flight: Flight,
 }
 
 impl SendBuffer {
     /// An empty buffer, which is cut into chunks of at most `longest_chunk` bytes. The application
-    /// may let `capacity` bytes wait in it.
+    /// may let `capacity` bytes of each stream wait in it.
     pub(super) fn new(longest_chunk: usize, capacity: usize, window: SendWindow) -> Self {
-        let (unsent, flight) = (Unsent::new(capacity), Flight::default());
-        Self { longest_chunk: longest_chunk.max(1), unsent, window, flight }
+        let longest_chunk = longest_chunk.max(1);
+        let (streams, flight) = (SendStreams::new(longest_chunk, capacity), Flight::default());
+        Self { longest_chunk, streams, window, flight }
     }
 
-    /// The bytes that no lane has taken.
-    pub(super) fn unsent(&self) -> &Unsent {
-        &self.unsent
+    /// The streams, and the bytes that no lane has taken.
+    pub(super) fn streams(&self) -> &SendStreams {
+        &self.streams
+    }
+
+    /// The streams, and the bytes that no lane has taken.
+    pub(super) fn streams_mut(&mut self) -> &mut SendStreams {
+        &mut self.streams
     }
 
     /// How far lanes may send.
@@ -48,47 +54,24 @@ impl SendBuffer {
         &mut self.flight
     }
 
-    /// Takes messages from here on. Returns whether it can: the application has written nothing and
-    /// not finished the stream.
-    pub(crate) fn carry_messages(&mut self) -> bool {
-        self.unsent.carry_messages(self.longest_chunk, self.window.size())
+    /// Has a stream take messages from here on, for a peer that takes `window` bytes of it. Returns
+    /// whether it can: the application has written nothing and not finished the stream.
+    pub(crate) fn carry_messages(&mut self, stream: StreamNumber, window: u64) -> bool {
+        self.streams.carry_messages(stream, window)
     }
 
-    /// Takes bytes to send, all of them: the caller checks [`Unsent::writable_bytes`] first.
-    ///
-    /// # Panics
-    /// If the stream carries messages, and after [`SendBuffer::finish`].
-    pub(super) fn write(&mut self, bytes: Bytes) {
-        self.unsent.write(bytes);
-    }
-
-    /// Takes a message to send; it waits behind more urgent ones.
-    ///
-    /// # Panics
-    /// If the stream carries bytes, and after [`SendBuffer::finish`].
-    pub(crate) fn send(&mut self, priority: Priority, message: Bytes) {
-        self.unsent.send(priority, message);
-    }
-
-    /// The application will write no more.
-    pub(crate) fn finish(&mut self) {
-        self.unsent.finish();
-    }
-
-    /// The peer has read up to the offset `read` and reads no more: lanes take no more bytes.
-    /// Returns how many of the written bytes the peer has not read.
+    /// The peer has read a stream up to the offset `read` and reads no more: lanes take no more of
+    /// its bytes.
     ///
     /// # Errors
     /// [`Violation::NeverSent`] if `read` lies beyond the last byte sent.
-    pub(crate) fn give_up(&mut self, read: u64) -> Result<u64, Violation> {
-        let sent = self.unsent.next();
-        if read > sent {
-            return Err(Violation::NeverSent { acknowledged: read, sent });
+    pub(crate) fn stop(&mut self, stream: StreamNumber, read: u64) -> Result<(), Violation> {
+        self.streams.stop(stream, read)?;
+        if self.streams.are_stopped() {
+            self.window.consume(read);
         }
-        self.window.consume(read);
-        let abandoned = self.unsent.give_up();
-        self.flight.clear();
-        Ok(sent + abandoned - read)
+        self.flight.abandon(stream);
+        Ok(())
     }
 
     /// Takes an acknowledgement that came on `lane`. Returns the bytes of the chunks that it is the
@@ -99,18 +82,20 @@ impl SendBuffer {
     pub(super) fn acknowledge(&mut self, now: Instant, lane: usize, ack: &Ack) -> Result<Option<u64>, Violation> {
         let sent = self.flight.lane(lane).transmissions().next_number();
         let consumed = self.window.consumed_by(ack.limit);
-        if ack.chunks > sent || consumed > self.unsent.next() || ack.complete && !self.unsent.is_end_cut() {
+        if ack.chunks > sent || consumed > self.streams.used() || ack.complete && !self.streams.are_ends_cut() {
             return Err(Violation::NeverSent { acknowledged: ack.chunks, sent });
         }
         self.window.extend(ack.limit);
-        Ok(self.flight.acknowledge(now, lane, ack, self.window.consumed()))
+        let read_below = self.streams.read_below(self.window.consumed());
+        Ok(self.flight.acknowledge(now, lane, ack, read_below))
     }
 
     /// Gives `lane` the chunk of a decision. `None` if there is no such chunk.
     pub(super) fn carry_out(&mut self, now: Instant, decision: Decision, lane: usize) -> Option<(Chunk, Cause)> {
         match decision {
             Decision::New(max) if self.may_keep_more() => {
-                let chunk = self.unsent.cut(self.limit(), max.clamp(1, self.longest_chunk))?;
+                let consumed = self.window.consumed();
+                let chunk = self.streams.cut(now, self.allowance(), max.clamp(1, self.longest_chunk), consumed)?;
                 self.flight.send(now, lane, &chunk);
                 Some((chunk, Cause::New))
             }
@@ -125,20 +110,20 @@ impl SendBuffer {
         self.longest_chunk
     }
 
-    /// How many bytes of the stream lanes have taken.
+    /// How many bytes of all streams lanes have taken.
     pub(super) fn bytes_sent(&self) -> u64 {
-        self.unsent.next()
+        self.streams.used()
     }
 
     /// How many bytes this end keeps for the peer: those that no lane has taken, and the range from
     /// the first unacknowledged byte to the last that a lane has taken.
     pub(crate) fn bytes_kept(&self) -> u64 {
-        self.unsent.bytes() as u64 + (self.unsent.next() - self.first_unacknowledged())
+        self.streams.bytes() as u64 + (self.streams.position() - self.first_unacknowledged())
     }
 
     /// How many bytes of the peer's window are in use, as far as this end knows.
     pub(crate) fn window_used(&self) -> u64 {
-        self.unsent.next() - self.window.consumed()
+        self.streams.used() - self.window.consumed()
     }
 
     /// A measure that grows with each chunk that the peer acknowledges or reads for the first time.
@@ -146,16 +131,33 @@ impl SendBuffer {
         self.flight.delivered() + self.window.consumed()
     }
 
-    /// Whether the peer has every byte and the end.
-    pub(crate) fn is_complete(&self) -> bool {
-        !self.unsent.is_given_up() && self.unsent.is_end_cut() && self.flight.is_all_acknowledged()
+    /// Whether the peer has every byte of a stream and its end.
+    pub(crate) fn is_complete(&self, stream: StreamNumber) -> bool {
+        let is_sent = |stream: &SendStream| !stream.is_cut_short() && stream.unsent().is_end_cut();
+        self.streams.get(stream).is_some_and(is_sent) && !self.flight.has_any_of(stream)
+    }
+
+    /// Whether lanes have nothing left to do for a stream: the peer has everything, or knows of the
+    /// reset.
+    pub(crate) fn is_settled(&self, stream: StreamNumber) -> bool {
+        self.streams.get(stream).is_some_and(SendStream::is_settled) && !self.flight.has_any_of(stream)
+    }
+
+    /// Resets a stream: lanes take no more of its bytes, and tell the peer.
+    pub(super) fn reset(&mut self, stream: StreamNumber, code: u64, is_by_peer: bool) {
+        self.streams.reset(stream, code, is_by_peer);
+        self.flight.abandon(stream);
+    }
+
+    /// Forgets a stream of which the peer has everything, or knows of the reset, if the application
+    /// has dropped its handle. Returns whether it is forgotten now.
+    pub(super) fn forget(&mut self, stream: StreamNumber) -> bool {
+        !self.flight.has_any_of(stream) && self.streams.forget(stream)
     }
 
     /// Whether the peer lacks anything: bytes that wait or are in flight, or the end.
     pub(crate) fn awaits_delivery(&self) -> bool {
-        let end = self.unsent.is_finished() && !self.unsent.is_end_cut();
-        let lacks_any = !self.flight.is_all_acknowledged() || self.unsent.bytes() > 0 || end;
-        !self.unsent.is_given_up() && lacks_any
+        !self.flight.is_all_acknowledged() || self.streams.have_any()
     }
 
     /// Whether bytes wait to be sent or delivered.
@@ -166,7 +168,7 @@ impl SendBuffer {
     /// Whether the peer's window is full, more bytes wait, and `lane` alone is
     /// [late](Flight::late_lane).
     pub(crate) fn is_held_up_by(&self, lane: usize) -> bool {
-        self.unsent.bytes() > 0 && self.lanes_worth_of_work() == 0 && self.flight.late_lane() == Some(lane)
+        self.streams.bytes() > 0 && self.lanes_worth_of_work() == 0 && self.flight.late_lane() == Some(lane)
     }
 
     /// How many lanes the waiting bytes could keep busy. This is an upper bound: a lane that asks
@@ -181,7 +183,7 @@ impl SendBuffer {
     pub(crate) fn may_give(&self, lane: usize) -> bool {
         self.has_room(lane)
             && (self.flight.requeued_chunks() > 0
-                || self.unsent.ready(self.limit()).is_some()
+                || self.streams_ready().is_some()
                 || self.flight.is_in_flight_besides(lane))
     }
 
@@ -207,7 +209,12 @@ impl SendBuffer {
     /// How many new bytes lanes may take, if any or the end: those that wait and fit the window,
     /// while this end may keep one more chunk.
     fn ready(&self) -> Option<usize> {
-        self.unsent.ready(self.limit()).filter(|_| self.may_keep_more())
+        self.streams_ready().filter(|_| self.may_keep_more())
+    }
+
+    /// How many new bytes wait and fit the window, if any or the end. Mostly none wait.
+    fn streams_ready(&self) -> Option<usize> {
+        if self.streams.have_any() { self.streams.ready(self.allowance()) } else { None }
     }
 
     /// Whether this end may keep one more chunk until it is acknowledged.
@@ -215,13 +222,16 @@ impl SendBuffer {
         self.flight.len() < self.window.max_chunks()
     }
 
-    /// The offset up to which this end may send.
-    pub(super) fn limit(&self) -> u64 {
-        self.window.limit(self.first_unacknowledged())
+    /// How many bytes more lanes may take now.
+    pub(super) fn allowance(&self) -> u64 {
+        let kept = self.streams.position() - self.first_unacknowledged();
+        self.window.allowance(self.streams.used(), kept)
     }
 
-    /// The offset of the first byte that a lane has taken and the peer has not acknowledged.
+    /// The position of the first byte that a lane has taken and the peer has not acknowledged, or
+    /// of the rest of a message of which lanes have taken a part.
     fn first_unacknowledged(&self) -> u64 {
-        self.flight.first_unacknowledged().unwrap_or(self.unsent.next())
+        let in_flight = self.flight.first_unacknowledged().unwrap_or(self.streams.position());
+        self.streams.begun_from().map_or(in_flight, |begun| begun.min(in_flight))
     }
 }

@@ -23,9 +23,9 @@ pub(super) struct Transmissions {
 /// A chunk that a lane has taken, without its bytes: an acknowledgement counts chunks.
 #[derive(Debug)]
 pub(super) struct Transmission {
-    offset: u64,
+    position: u64,
     length: u32,
-    fin: bool,
+    must_be_acknowledged: bool,
     taken: Instant,
     /// The bytes of all chunks that the lane has taken up to the end of this one.
     through: u64,
@@ -95,10 +95,10 @@ impl Transmissions {
 
     /// The lane has taken `chunk`.
     pub(super) fn put(&mut self, chunk: &Chunk, taken: Instant) {
-        let &Chunk { offset, length, fin, .. } = chunk;
+        let (&Chunk { position, length, .. }, must_be_acknowledged) = (chunk, chunk.must_be_acknowledged());
         self.bytes += u64::from(length);
         self.taken += u64::from(length);
-        self.in_flight.push_back(Transmission { offset, length, fin, taken, through: self.taken });
+        self.in_flight.push_back(Transmission { position, length, must_be_acknowledged, taken, through: self.taken });
     }
 
     /// Removes the oldest chunk in flight, if it is among the first `end` of this connection: it
@@ -148,7 +148,7 @@ impl Transmissions {
 
 impl Transmission {
     pub(super) fn range(&self) -> Range<u64> {
-        self.offset..self.offset + u64::from(self.length)
+        self.position..self.position + u64::from(self.length)
     }
 
     pub(super) fn length(&self) -> u32 {
@@ -162,6 +162,6 @@ impl Transmission {
 
     /// As [`Chunk::is_known_below`].
     fn is_known_below(&self, consumed: u64) -> bool {
-        self.range().end <= consumed && !self.fin
+        self.range().end <= consumed && !self.must_be_acknowledged
     }
 }

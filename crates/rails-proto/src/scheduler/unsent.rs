@@ -41,6 +41,13 @@ impl Unsent {
         self.writable_bytes() >= self.capacity / 4
     }
 
+    /// Whether the writer is worth waking since a lane has taken the last `length` bytes, and was
+    /// not before.
+    pub(crate) fn has_made_room(&self, length: u32) -> bool {
+        let before = self.writable_bytes().saturating_sub(length as usize);
+        self.is_writer_worth_waking() && (before == 0 || before < self.capacity / 4)
+    }
+
     /// How many bytes the application has written.
     pub(crate) fn bytes_written(&self) -> u64 {
         self.next() + self.bytes() as u64 + self.abandoned.unwrap_or(0)
@@ -96,11 +103,6 @@ impl Unsent {
         abandoned
     }
 
-    /// Whether [`Unsent::give_up`] was called.
-    pub(super) fn is_given_up(&self) -> bool {
-        self.abandoned.is_some()
-    }
-
     /// Whether [`Unsent::finish`] was called.
     pub(crate) fn is_finished(&self) -> bool {
         match &self.carried {
@@ -126,10 +128,19 @@ impl Unsent {
     }
 
     /// The offset behind the last byte that a lane has taken.
-    pub(super) fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         match &self.carried {
             Carried::Bytes(unsent) => unsent.next(),
             Carried::Messages(outbox) => outbox.next(),
+        }
+    }
+
+    /// The position of the first byte that waits and whose range of the stream is reserved: a large
+    /// message takes its range with its first part.
+    pub(super) fn reserved_from(&self) -> Option<u64> {
+        match &self.carried {
+            Carried::Bytes(_) => None,
+            Carried::Messages(outbox) => outbox.reserved_from(),
         }
     }
 
@@ -141,11 +152,12 @@ impl Unsent {
         }
     }
 
-    /// Cuts the next chunk, below `limit` and of about `max` bytes at most.
-    pub(super) fn cut(&mut self, limit: u64, max: usize) -> Option<Chunk> {
+    /// Cuts the next chunk, below `limit` and of about `max` bytes at most. A new part of the
+    /// stream begins at `position` in the session.
+    pub(super) fn cut(&mut self, limit: u64, max: usize, position: u64) -> Option<Chunk> {
         match &mut self.carried {
-            Carried::Bytes(unsent) => unsent.cut(limit, max),
-            Carried::Messages(outbox) => outbox.cut(limit, max),
+            Carried::Bytes(unsent) => unsent.cut(limit, max, position),
+            Carried::Messages(outbox) => outbox.cut(limit, max, position),
         }
     }
 }

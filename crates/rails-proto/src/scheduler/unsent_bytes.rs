@@ -1,17 +1,23 @@
 //! Bytes that the application has written and no lane has taken.
 
-use crate::chunk::{Chunk, Content};
+use crate::{
+    chunk::{Chunk, ChunkKind, Content},
+    stream_number::StreamNumber,
+};
 use bytes::{Bytes, BytesMut};
+use smallvec::SmallVec;
 use std::{collections::VecDeque, fmt};
 
 /// Bytes that wait to be cut into chunks, in the order in which they were written.
 #[derive(Default)]
 pub(super) struct UnsentBytes {
+    /// The first write, if nothing waited at that time. It goes before the slices.
+    first: Bytes,
     slices: VecDeque<Bytes>,
     /// Small writes behind the slices, copied together: a slice for each would cost more memory
     /// than it has bytes.
     gathered: BytesMut,
-    /// The number of bytes in both.
+    /// The number of bytes in all three.
     bytes: usize,
     /// The offset at which the next chunk begins.
     next: u64,
@@ -28,8 +34,12 @@ impl UnsentBytes {
     /// After [`UnsentBytes::finish`].
     pub(super) fn write(&mut self, bytes: Bytes) {
         assert!(!self.finished, "nothing is written to a stream that was finished");
+        let is_first = self.bytes == 0;
         self.bytes += bytes.len();
-        if bytes.len() < SMALL {
+        if is_first {
+            // Mostly a lane takes it before the next write.
+            self.first = bytes;
+        } else if bytes.len() < SMALL {
             if self.gathered.len() + bytes.len() > GATHERED {
                 self.end_gathering();
             }
@@ -86,11 +96,16 @@ impl UnsentBytes {
         (allowed > 0).then(|| allowed.min(self.bytes as u64) as usize)
     }
 
-    /// Cuts the next chunk, of at most `max` bytes and below `limit`.
-    pub(super) fn cut(&mut self, limit: u64, max: usize) -> Option<Chunk> {
+    /// Cuts the next chunk, of at most `max` bytes and below `limit`; it begins at `position` in
+    /// the session.
+    pub(super) fn cut(&mut self, limit: u64, max: usize, position: u64) -> Option<Chunk> {
         let allowed = self.ready(limit)?.min(max);
-        let mut payload = Vec::new();
-        let mut length = 0;
+        let mut payload = SmallVec::new();
+        let mut length = self.first.len().min(allowed);
+        if length > 0 {
+            let rest = self.first.split_off(length);
+            payload.push(std::mem::replace(&mut self.first, rest));
+        }
         while length < allowed && payload.len() < MAX_SLICES {
             if self.slices.is_empty() {
                 self.end_gathering();
@@ -107,9 +122,14 @@ impl UnsentBytes {
         let offset = self.next;
         self.next += length as u64;
         self.bytes -= length;
+        if self.bytes == 0 {
+            // A session may have many streams at rest.
+            (self.slices, self.gathered) = (VecDeque::new(), BytesMut::new());
+        }
         let fin = self.finished && self.bytes == 0;
         self.end_cut |= fin;
-        Some(Chunk { offset, payload, length: length as u32, fin, content: Content::Bytes })
+        let (stream, length) = (StreamNumber::FIRST, length as u32);
+        Some(Chunk { position, stream, offset, payload, length, fin, content: Content::Bytes, kind: ChunkKind::Stream })
     }
 }
 

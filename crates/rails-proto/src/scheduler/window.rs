@@ -1,18 +1,21 @@
 //! How far the peer lets this end send, and how many bytes this end keeps for it.
 
-use crate::parameters::{MAX_WINDOW, max_chunks};
+use crate::{
+    mutation::{self, Mutation},
+    parameters::{MAX_WINDOW, max_chunks},
+};
 
 /// The peer's window and limit, and the bound of the memory that this end keeps for the peer.
 #[derive(Debug)]
 pub(crate) struct SendWindow {
-    /// The peer's window. The limit minus the window is the offset up to which the peer has read.
+    /// The peer's window. The limit minus the window is how much the peer has read.
     peer: u64,
-    /// The offset up to which the peer lets this end send.
+    /// How much the peer lets this end send, in all streams together.
     peer_limit: u64,
     /// How far behind the first unacknowledged byte this end may send. A range, not a sum: an
     /// acknowledged part of a buffer frees nothing while another part of it is unacknowledged.
     max_unacknowledged: u64,
-    /// The peer has read everything below this offset.
+    /// How much the peer has read, in all streams together.
     consumed: u64,
 }
 
@@ -29,7 +32,7 @@ impl SendWindow {
         self.peer
     }
 
-    /// The most bytes of the stream that may be on their way at a time: the peer's window, or this
+    /// The most bytes that may be on their way at a time: the peer's window, or this
     /// end's bound if that is less.
     pub(crate) fn size(&self) -> u64 {
         self.peer.min(self.max_unacknowledged)
@@ -41,10 +44,11 @@ impl SendWindow {
         max_chunks(self.size())
     }
 
-    /// The offset up to which this end may send: as far as the peer lets it, and as far as it keeps
-    /// bytes behind the first unacknowledged one.
-    pub(super) fn limit(&self, first_unacknowledged: u64) -> u64 {
-        self.peer_limit.min(first_unacknowledged.saturating_add(self.max_unacknowledged))
+    /// How many bytes more this end may send, if it has used `used` of the peer's window so far and
+    /// keeps `kept` bytes from the first unacknowledged one on.
+    pub(super) fn allowance(&self, used: u64, kept: u64) -> u64 {
+        let limit = if mutation::has(Mutation::SessionLimitIgnored) { u64::MAX } else { self.peer_limit };
+        limit.saturating_sub(used).min(self.max_unacknowledged.saturating_sub(kept))
     }
 
     /// How many bytes the peer has read, as far as this end knows.
@@ -63,7 +67,7 @@ impl SendWindow {
         self.consume(self.consumed_by(limit));
     }
 
-    /// The peer has read everything below `consumed`.
+    /// The peer has read `consumed` bytes in all.
     pub(super) fn consume(&mut self, consumed: u64) {
         self.consumed = self.consumed.max(consumed);
     }

@@ -56,8 +56,8 @@ impl Seals {
         let prk = Salt::new(HKDF_SHA256, transcript).extract(secret.bytes());
         let keys = |role| {
             let label = match role {
-                Role::Initiator => &b"rails 4 initiator traffic"[..],
-                Role::Responder => b"rails 4 responder traffic",
+                Role::Initiator => &b"rails 5 initiator traffic"[..],
+                Role::Responder => b"rails 5 responder traffic",
             };
             Keys::new(expand(&prk, label), max_blocks)
         };
@@ -148,7 +148,7 @@ impl Keys {
         let blocks = length.div_ceil(BLOCK_LEN) as u64 + 1;
         // A key takes its first record at any length, and a chunk has at most 2^20 blocks.
         if self.record > 0 && self.blocks + blocks > self.max_blocks {
-            let next = expand(&prk_of(&self.traffic), b"rails 4 next traffic");
+            let next = expand(&prk_of(&self.traffic), b"rails 5 next traffic");
             *self = Self::new(next, self.max_blocks);
         }
         self.blocks += blocks;
@@ -179,7 +179,7 @@ impl fmt::Debug for Keys {
 }
 
 fn key_of(traffic: &[u8; 32]) -> LessSafeKey {
-    let key = expand(&prk_of(traffic), b"rails 4 key");
+    let key = expand(&prk_of(traffic), b"rails 5 key");
     LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &*key).expect("a key of AES-256 has 32 bytes"))
 }
 

@@ -2,9 +2,9 @@
 //! direction has.
 //!
 //! ```text
-//! traffic key 0 = HKDF-SHA-256(salt = SHA-256(Hello, Challenge), secret, "rails 4 initiator traffic" or "... responder traffic")
-//! AES key n     = HKDF-Expand(traffic key n, "rails 4 key")
-//! traffic key n+1 = HKDF-Expand(traffic key n, "rails 4 next traffic")
+//! traffic key 0 = HKDF-SHA-256(salt = SHA-256(Hello, Challenge), secret, "rails 5 initiator traffic" or "... responder traffic")
+//! AES key n     = HKDF-Expand(traffic key n, "rails 5 key")
+//! traffic key n+1 = HKDF-Expand(traffic key n, "rails 5 next traffic")
 //! ```
 //! A frame is one record or two. The first is its header with a tag behind it, so that the receiver
 //! authenticates a length before it uses the length. If the header says that a payload follows, the
@@ -18,7 +18,7 @@
 //!
 //! # Packets
 //! A transport of datagrams needs records that open in any order. [`PacketSeals`] have keys of
-//! their own, with "celeritas 1 initiator segments" and so on in place of "rails 4 initiator
+//! their own, with "celeritas 1 initiator segments" and so on in place of "rails 5 initiator
 //! traffic". A packet's number, which it carries, is its nonce, and tells its key: a key seals 2^20
 //! packets. The tag covers the packet's header too.
 //!

@@ -121,13 +121,13 @@ impl PacketOpener {
 
 impl Generation {
     fn new(number: u64, traffic: Zeroizing<[u8; 32]>) -> Self {
-        let key = expand(&Prk::new_less_safe(HKDF_SHA256, &*traffic), b"rails 4 key");
+        let key = expand(&Prk::new_less_safe(HKDF_SHA256, &*traffic), b"rails 5 key");
         let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &*key).expect("a key of AES-256 has 32 bytes"));
         Self { number, traffic, key }
     }
 
     fn next(&self) -> Self {
-        let traffic = expand(&Prk::new_less_safe(HKDF_SHA256, &*self.traffic), b"rails 4 next traffic");
+        let traffic = expand(&Prk::new_less_safe(HKDF_SHA256, &*self.traffic), b"rails 5 next traffic");
         Self::new(self.number + 1, traffic)
     }
 }

@@ -7,7 +7,7 @@ mod tls;
 
 use crate::{
     handshake::{Credentials, Mode},
-    secret::Secret,
+    secret::{PeerSecrets, Secret},
 };
 #[cfg(feature = "tls")]
 pub use pin::{KeyPin, PinError};
@@ -21,9 +21,13 @@ pub use tls::{Identity, TlsClient, TlsError, TlsServer};
 /// | mode | peers that may join | possible attacks on the path |
 /// |---|---|---|
 /// | [insecure](Self::insecure) | any peer | read and change everything |
-/// | [psk](Self::psk) | peers with the secret, any stream | read and change the bytes, not join; guess a weak secret |
-/// | psk, encrypted (`encrypted`) | peers with the secret, any stream | cut lanes; read recorded frames once the secret is known |
+/// | psk ([`psk`](Self::psk), [`psk_of`](Self::psk_of)) | peers with the secret that opened the stream | read and change the bytes, not join; guess a weak secret |
+/// | psk, encrypted (`encrypted`, `encrypted_of`) | peers with the secret that opened the stream | cut lanes; read recorded frames once the secret is known |
 /// | tls (`tls_client`, `tls_server`) | the two ends of the TLS session that opened the stream | cut lanes |
+///
+/// A listener may have one secret for all its peers, or know several peers, each by a secret of its
+/// own (`psk_of`, `encrypted_of`): then it knows whose stream it has, and no peer can join
+/// another's. The peers notice no difference.
 ///
 /// In the last two modes every lane seals its frames on its own rail's core: AES-256-GCM with keys
 /// that no other lane has ([`seal`](crate::seal)). The tag replaces the payload's checksum. An
@@ -59,6 +63,19 @@ impl Security {
         Self::alike(Credentials::Secret { mode: Mode::Encrypted, secret })
     }
 
+    /// As [`psk`](Self::psk), for an end that listens, and knows several peers, each by a secret of
+    /// its own. They connect with [`psk`](Self::psk).
+    pub fn psk_of(secrets: PeerSecrets) -> Self {
+        Self::of_peers(Mode::PreSharedKey, secrets)
+    }
+
+    /// As `Security::encrypted`, for an end that listens, and knows several peers, each by a secret
+    /// of its own. They connect with `Security::encrypted`.
+    #[cfg(feature = "encryption")]
+    pub fn encrypted_of(secrets: PeerSecrets) -> Self {
+        Self::of_peers(Mode::Encrypted, secrets)
+    }
+
     /// TLS 1.3, for the end that connects.
     #[cfg(feature = "tls")]
     pub fn tls_client(client: TlsClient) -> Self {
@@ -85,6 +102,10 @@ impl Security {
     /// that connects.
     pub fn responder(&self) -> Option<Credentials> {
         self.responder.clone()
+    }
+
+    fn of_peers(mode: Mode, secrets: PeerSecrets) -> Self {
+        Self { mode, initiator: None, responder: Some(Credentials::Secrets { mode, secrets }) }
     }
 
     /// Uses the same credentials at both ends.
@@ -116,5 +137,17 @@ mod tests {
         let secret = Secret::pre_shared(b"correct horse battery").unwrap();
         let shown = format!("{:?}", Security::psk(secret));
         assert!(shown.contains("Credentials(psk)") && !shown.contains("correct"), "{shown}");
+    }
+
+    #[test]
+    fn several_peers_are_for_the_end_that_listens() {
+        let secrets = PeerSecrets::new([("alpha", Secret::pre_shared(b"0123456789abcdef").unwrap())]).unwrap();
+        for (security, mode) in [
+            (Security::psk_of(secrets.clone()), Mode::PreSharedKey),
+            (Security::encrypted_of(secrets), Mode::Encrypted),
+        ] {
+            assert_eq!((security.mode(), security.responder().unwrap().mode()), (mode, mode));
+            assert!(security.initiator().is_none());
+        }
     }
 }

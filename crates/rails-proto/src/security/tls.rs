@@ -207,4 +207,4 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 /// Prevents the use of a certificate of another service (RFC 7301).
-const ALPN: &[u8] = b"rails/4";
+const ALPN: &[u8] = b"rails/5";

@@ -4,8 +4,9 @@
 use bytes::Bytes;
 use rails_proto::{
     chunk::Priority,
-    connection::Connection,
     messages::{Delivery, next_of_packet},
+    session::Session,
+    stream_number::StreamNumber,
 };
 use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 use std::time::{Duration, Instant};
@@ -98,27 +99,27 @@ impl Application {
         }
     }
 
-    pub(crate) fn write(&mut self, now: Instant, connection: &mut Connection) {
-        self.writer = if connection.is_sent() || connection.write_failure().is_some() {
+    pub(crate) fn write_next(&mut self, now: Instant, session: &mut Session) {
+        self.writer = if session.is_sent() || session.write_failure(StreamNumber::FIRST).is_some() {
             Task::Done
-        } else if connection.is_finished() {
+        } else if session.is_finished(StreamNumber::FIRST) {
             Task::Waiting
         } else if self.written == self.habits.total {
-            connection.finish(now);
+            session.finish(now, StreamNumber::FIRST);
             Task::Ready
         } else {
-            match connection.writable_bytes() {
+            match session.writable_bytes(StreamNumber::FIRST) {
                 0 => Task::Waiting,
-                room => self.write_some(now, connection, room),
+                room => self.write_some(now, session, room),
             }
         };
     }
 
-    fn write_some(&mut self, now: Instant, connection: &mut Connection, room: usize) -> Task {
+    fn write_some(&mut self, now: Instant, session: &mut Session, room: usize) -> Task {
         if self.habits.messages {
-            self.send_one(now, connection);
+            self.send_one(now, session);
         } else {
-            self.write_bytes(now, connection, room);
+            self.write_bytes(now, session, room);
         }
         let before = self.written_before;
         match self.habits.bursts {
@@ -127,33 +128,32 @@ impl Application {
         }
     }
 
-    fn send_one(&mut self, now: Instant, connection: &mut Connection) {
+    fn send_one(&mut self, now: Instant, session: &mut Session) {
         let level = self.random.random_range(0..8u8);
         let number = &mut self.sent[usize::from(level)];
         let message = message(&self.patterns[0], self.habits.longest_write, level, *number);
         *number += 1;
-        connection.send(now, Priority::new(level).expect("there are eight"), message);
+        session.send(now, StreamNumber::FIRST, Priority::new(level).expect("there are eight"), message);
         self.written_before = self.written;
         self.written += 1;
     }
 
-    fn write_bytes(&mut self, now: Instant, connection: &mut Connection, room: usize) {
+    fn write_bytes(&mut self, now: Instant, session: &mut Session, room: usize) {
         let left = self.habits.total - self.written;
         let most = (self.habits.longest_write.min(PERIOD) as u64).min(left).min(room as u64);
         let length = if self.habits.bursts.is_none() { most } else { self.random.random_range(1..=most) };
         let at = (self.written % PERIOD as u64) as usize;
-        connection.write(now, self.patterns[0].slice(at..at + length as usize));
+        session.write(now, StreamNumber::FIRST, self.patterns[0].slice(at..at + length as usize));
         self.written_before = self.written;
         self.written += length;
     }
 
-    pub(crate) fn read(&mut self, now: Instant, connection: &mut Connection) {
+    pub(crate) fn read_next(&mut self, now: Instant, session: &mut Session) {
         if let Some((_, pause)) = self.habits.stall.take_if(|(at, _)| self.read >= *at) {
             self.reader = Task::Until(now + pause);
             return;
         }
-        let has_read =
-            if self.habits.messages { self.receive(now, connection) } else { self.read_bytes(now, connection) };
+        let has_read = if self.habits.messages { self.receive(now, session) } else { self.read_bytes(now, session) };
         if has_read.is_some()
             && let Some(before) = self.read_at.replace(now)
             && now - before >= SHORTEST_GAP
@@ -162,22 +162,29 @@ impl Application {
         }
         self.reader = match has_read {
             Some(()) => Task::Ready,
-            None if connection.is_read() => {
+            None if session.is_read(StreamNumber::FIRST) => {
                 self.read_end = Some(now);
                 Task::Done
             }
-            None if connection.failure().is_some() => Task::Done,
+            None if session.failure().is_some() => Task::Done,
             None => Task::Waiting,
         };
     }
 
+    /// Drops the stream if the application does so now.
+    pub(crate) fn leave_if_due(&mut self, now: Instant, session: &mut Session) {
+        if self.leaves(session) {
+            session.drop_application(now, 0);
+        }
+    }
+
     /// Whether the application drops the stream before its end.
-    pub(crate) fn leaves(&mut self, connection: &Connection) -> bool {
-        if self.habits.goes.take_if(|at| self.written >= *at).is_some() && !connection.is_done() {
+    fn leaves(&mut self, session: &Session) -> bool {
+        if self.habits.goes.take_if(|at| self.written >= *at).is_some() && !session.is_done() {
             (self.gone, self.writer, self.reader) = (true, Task::Done, Task::Done);
             return true;
         }
-        let leaves = self.habits.drops && self.read_end.is_some() && connection.is_finished();
+        let leaves = self.habits.drops && self.read_end.is_some() && session.is_finished(StreamNumber::FIRST);
         self.habits.drops &= !leaves;
         if leaves {
             self.writer = Task::Done;
@@ -194,14 +201,14 @@ impl Application {
         self.habits.longest_write as u64
     }
 
-    fn read_bytes(&mut self, now: Instant, connection: &mut Connection) -> Option<()> {
-        let bytes = connection.read(now)?;
+    fn read_bytes(&mut self, now: Instant, session: &mut Session) -> Option<()> {
+        let bytes = session.read(now, StreamNumber::FIRST)?;
         self.compare(&bytes);
         Some(())
     }
 
-    fn receive(&mut self, now: Instant, connection: &mut Connection) -> Option<()> {
-        match connection.receive(now)? {
+    fn receive(&mut self, now: Instant, session: &mut Session) -> Option<()> {
+        match session.receive(now, StreamNumber::FIRST)? {
             Delivery::Message { priority, bytes } => self.compare_message(priority, &bytes),
             Delivery::Packet { priority, bytes: mut packet } => {
                 let whole = packet.len();

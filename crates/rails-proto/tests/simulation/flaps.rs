@@ -8,9 +8,10 @@ use crate::{
 };
 use bytes::Bytes;
 use rails_proto::{
-    connection::{Config, Connection, EventKind, LaneId, LaneTraits, LinkSample, Transmit},
     parameters::TransportParameters,
     policy::Policy,
+    session::{Config, EventKind, LaneId, LaneTraits, LinkSample, Session, Transmit},
+    stream_number::{self, StreamNumber},
     wire::Ack,
 };
 use std::time::{Duration, Instant};
@@ -58,42 +59,43 @@ fn a_lane_that_is_slow_is_tried_at_little_cost() {
 /// A lane without further checks would stay unused, and no event would report it.
 #[test]
 fn a_lane_that_stalled_while_unused_is_tried() {
-    let parameters = TransportParameters { longest_chunk: 64 << 10, window: MIB };
+    let parameters = TransportParameters::one_stream(64 << 10, MIB);
     let (longest_chunk, send_buffer) = (64 << 10, 1 << 20);
     let config = Config {
         longest_chunk,
         send_buffer,
         max_unacknowledged: parameters.window,
         parameters,
+        side: stream_number::Side::Initiator,
         outage_limit: DOWN,
         linger: DOWN,
     };
-    let mut connection = Connection::new(config, Policy::Adaptive.build(), parameters);
+    let mut session = Session::new(config, Policy::Adaptive.build(), parameters);
     let start = Instant::now();
-    let send = |connection: &mut Connection, at: Duration, lane: LaneId| {
-        matches!(connection.poll_transmit(start + at, lane, &mut Vec::new()), Transmit::Send(Some(_)))
+    let send = |session: &mut Session, at: Duration, lane: LaneId| {
+        matches!(session.poll_transmit(start + at, lane, &mut Vec::new()), Transmit::Send(Some(_)))
     };
     let [fast, slow] = [(0, ms(1)), (1, ms(2_000))].map(|(number, rtt)| {
         let traits = LaneTraits { number, weight: 1, rtt: Some(rtt) };
-        connection.lane_up(start, traits).expect("there are two lanes")
+        session.lane_up(start, traits).expect("there are two lanes")
     });
-    connection.write(start, Bytes::from(vec![0; 64 << 10]));
+    session.write(start, StreamNumber::FIRST, Bytes::from(vec![0; 64 << 10]));
     let mut chunks = 0;
-    while send(&mut connection, ms(0), fast) {
+    while send(&mut session, ms(0), fast) {
         chunks += 1;
     }
-    connection
+    session
         .handle_ack(start + ms(5), fast, &Ack { chunks, limit: MIB, complete: false })
         .expect("the chunks were sent");
     for at in [ms(10), ms(30)] {
-        assert!(!send(&mut connection, at, slow));
-        connection.write(start, Bytes::from_static(b"sooner there by the other"));
-        assert!(send(&mut connection, at, fast));
-        assert!(connection.lane_timeouts(slow).progress.is_some(), "after {at:?}");
-        connection.link_down(start + at, slow);
-        connection.link_up(start + at + ms(1), slow);
-        connection.check_progress(start + at + ms(1), slow, &LinkSample::default(), None);
-        assert!(!connection.is_stalled(slow));
+        assert!(!send(&mut session, at, slow));
+        session.write(start, StreamNumber::FIRST, Bytes::from_static(b"sooner there by the other"));
+        assert!(send(&mut session, at, fast));
+        assert!(session.lane_timeouts(slow).progress.is_some(), "after {at:?}");
+        session.link_down(start + at, slow);
+        session.link_up(start + at + ms(1), slow);
+        session.check_progress(start + at + ms(1), slow, &LinkSample::default(), None);
+        assert!(!session.is_stalled(slow));
     }
 }
 

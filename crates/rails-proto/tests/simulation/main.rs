@@ -9,9 +9,11 @@
 
 mod application;
 mod contrary;
+mod crowd;
 mod flaps;
 mod gaps;
 mod hostile;
+mod hostile_streams;
 mod losses;
 mod network;
 mod pair;

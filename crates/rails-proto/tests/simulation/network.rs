@@ -2,7 +2,7 @@
 //! buffer.
 
 use bytes::{Bytes, BytesMut};
-use rails_proto::{connection::LinkSample, lane::TransportSample};
+use rails_proto::{lane::TransportSample, session::LinkSample};
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},

@@ -1,4 +1,4 @@
-//! Two ends of a stream, the lanes between them, and a clock that jumps to the next event.
+//! Two ends of a session, the lanes between them, and a clock that jumps to the next event.
 
 use crate::{
     application::{Application, Habits, Task},
@@ -7,11 +7,12 @@ use crate::{
 };
 use bytes::BytesMut;
 use rails_proto::{
-    connection::{Config, Connection, Event, EventKind, Failure, LaneEnd, LaneId, LaneTraits, Refused, Wakes},
     lane::{LaneError, LaneProtocol, Next, Outgoing, Received},
     parameters::TransportParameters,
     policy::{Policy, StripePolicy},
     record::Record,
+    session::{Config, Event, EventKind, Failure, LaneEnd, LaneId, LaneTraits, Refused, Session, Wakes},
+    stream_number::{self, StreamNumber},
     wire::{FRAME_LEN, Frame, ResetReason},
 };
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
@@ -80,7 +81,7 @@ impl Scenario {
     }
 
     /// Whether the stream must come to its end.
-    fn must_end(&self) -> bool {
+    pub(crate) fn must_end(&self) -> bool {
         self.lanes.iter().any(|lane| lane.endures(&self.lanes, self.outage_limit))
     }
 
@@ -91,10 +92,10 @@ impl Scenario {
     /// Runs the scenario to its end, and returns the newest decisions of each end.
     pub(crate) fn run_recorded(&self, capacity: usize) -> [Record; 2] {
         let _named = Named(self);
-        let mut world = World::new(self);
-        world.ends.iter_mut().for_each(|end| end.connection.record_decisions(capacity));
+        let mut world = World::of(self);
+        world.ends.iter_mut().for_each(|end| end.session.record_decisions(capacity));
         world.run(self.must_end(), self.contrary.is_some());
-        world.ends.map(|mut end| end.connection.take_record().expect("the end records its decisions"))
+        world.ends.map(|mut end| end.session.take_record().expect("the end records its decisions"))
     }
 
     /// Runs the scenario to its end, and checks the invariants on the way. Prints the scenario if
@@ -106,14 +107,14 @@ impl Scenario {
 
     /// As [`run`](Self::run), without printing the scenario.
     pub(crate) fn check(&self) -> Outcome {
-        let mut world = World::new(self);
+        let mut world = World::of(self);
         world.run(self.must_end(), self.contrary.is_some());
         world.check_the_end(self);
         let since = |at: Instant| at - world.start;
         Outcome {
             read_end: [0, 1].map(|end: usize| world.ends[end].application.read_end.map(since)),
-            failures: [0, 1].map(|end: usize| world.ends[end].connection.failure().cloned()),
-            duplicated: [0, 1].map(|end: usize| world.ends[end].connection.received().1),
+            failures: [0, 1].map(|end: usize| world.ends[end].session.failure().cloned()),
+            duplicated: [0, 1].map(|end: usize| world.ends[end].session.received().1),
             gaps: [0, 1].map(|end: usize| {
                 world.ends[end].application.gaps.iter().map(|(from, length)| (since(*from), *length)).collect()
             }),
@@ -135,15 +136,34 @@ impl Drop for Named<'_> {
     }
 }
 
-struct World {
+/// An application at one end: its two tasks, and its checks.
+pub(crate) trait Party: Sized {
+    fn writer(&self) -> Task;
+
+    fn reader(&self) -> Task;
+
+    /// Runs the writing task.
+    fn write(&mut self, now: Instant, session: &mut Session);
+
+    /// Runs the reading task.
+    fn read(&mut self, now: Instant, session: &mut Session);
+
+    /// Performs the wakes of tasks.
+    fn wake(&mut self, session: &mut Session, wakes: Wakes);
+
+    /// Checks an end and its peer after a step.
+    fn check(world: &World<Self>, end: usize);
+}
+
+pub(crate) struct World<P> {
     start: Instant,
-    now: Instant,
+    pub(crate) now: Instant,
     random: ChaCha8Rng,
     helped: bool,
     window: u64,
     send_buffer: usize,
     max_unacknowledged: u64,
-    ends: [End; 2],
+    pub(crate) ends: [End<P>; 2],
     /// Until when each end's process is stopped.
     paused_until: [Instant; 2],
     lanes: Vec<Lane>,
@@ -153,9 +173,9 @@ struct World {
     planned: u64,
 }
 
-struct End {
-    connection: Connection,
-    application: Application,
+pub(crate) struct End<P> {
+    pub(crate) session: Session,
+    pub(crate) application: P,
     events: Vec<Event>,
     /// Whether the end has had a lane: before its first lane there is no stream.
     has_had_a_lane: bool,
@@ -254,23 +274,28 @@ enum Ready {
     Reader(usize),
 }
 
-impl World {
-    fn new(scenario: &Scenario) -> Self {
+impl<P: Party> World<P> {
+    /// The world of a scenario, with ends that tell each other these parameters.
+    pub(crate) fn new(scenario: &Scenario, parameters: TransportParameters, party: impl Fn(usize) -> P) -> Self {
         let start = Instant::now();
-        let parameters = TransportParameters { longest_chunk: scenario.longest_chunk as u32, window: scenario.window };
         let Scenario { longest_chunk, send_buffer, max_unacknowledged, outage_limit, linger, .. } = *scenario;
-        let config = Config { longest_chunk, send_buffer, max_unacknowledged, parameters, outage_limit, linger };
+        let side = |end| if end == 0 { stream_number::Side::Initiator } else { stream_number::Side::Responder };
+        let config = |end| Config {
+            longest_chunk,
+            send_buffer,
+            max_unacknowledged,
+            parameters,
+            side: side(end),
+            outage_limit,
+            linger,
+        };
         let end = |end: usize| End {
-            connection: Connection::new(config, scenario.build_policy(), parameters),
-            application: Application::new(scenario.habits[end].clone(), end, scenario.seed),
+            session: Session::new(config(end), scenario.build_policy(), parameters),
+            application: party(end),
             events: Vec::new(),
             has_had_a_lane: false,
         };
-        let mut ends = [end(0), end(1)];
-        for End { connection, application, .. } in ends.iter_mut().filter(|end| end.application.sends_messages()) {
-            connection.carry_messages(start).expect("the application has written nothing");
-            assert!(application.longest_write() <= connection.longest_message().0);
-        }
+        let ends = [end(0), end(1)];
         let mut world = Self {
             start,
             now: start,
@@ -323,7 +348,7 @@ impl World {
         self.plan(self.now - self.start + after, happening);
     }
 
-    fn run(&mut self, must_end: bool, is_slow: bool) {
+    pub(crate) fn run(&mut self, must_end: bool, is_slow: bool) {
         let patience = match (must_end, is_slow) {
             (true, _) => PATIENCE,
             (false, true) => LAST_LOOK_IF_SLOW,
@@ -338,7 +363,8 @@ impl World {
             }
             let Some(next) = self.next_event() else { return };
             if next - self.start > patience {
-                assert!(!must_end, "the run takes too long");
+                let [near, far] = &self.ends;
+                assert!(!must_end, "the run takes too long:\n{:?}\n{:?}", near.session, far.session);
                 return;
             }
             self.now = self.now.max(next);
@@ -359,8 +385,8 @@ impl World {
                 Task::Until(at) => at <= self.now,
                 Task::Waiting | Task::Done => false,
             };
-            ready.extend(is_ready(end.application.writer).then_some(Ready::Writer(index)));
-            ready.extend(is_ready(end.application.reader).then_some(Ready::Reader(index)));
+            ready.extend(is_ready(end.application.writer()).then_some(Ready::Writer(index)));
+            ready.extend(is_ready(end.application.reader()).then_some(Ready::Reader(index)));
         }
         if ready.is_empty() { None } else { Some(ready[self.random.random_range(0..ready.len())]) }
     }
@@ -372,36 +398,32 @@ impl World {
                 end
             }
             Ready::Writer(end) => {
-                let End { connection, application, .. } = &mut self.ends[end];
-                application.write(self.now, connection);
+                let End { session, application, .. } = &mut self.ends[end];
+                application.write(self.now, session);
                 if self.random.random_bool(0.5) {
                     self.transmit_inline(end);
                 }
                 end
             }
             Ready::Reader(end) => {
-                let End { connection, application, .. } = &mut self.ends[end];
-                application.read(self.now, connection);
+                let End { session, application, .. } = &mut self.ends[end];
+                application.read(self.now, session);
                 end
             }
         };
-        let End { connection, application, .. } = &mut self.ends[end];
-        if application.leaves(connection) {
-            connection.drop_application(self.now, 0);
-        }
         self.settle(end);
     }
 
     /// Lets the first lane that the stream names send in the writer's own call, before the others
     /// are woken.
     fn transmit_inline(&mut self, end: usize) {
-        let wakes = self.ends[end].connection.take_urgent_wakes();
+        let wakes = self.ends[end].session.take_urgent_wakes();
         self.wake(end, wakes);
         let is_first = |lane: &Lane| lane.sides[end].up.is_some() && lane.sides[end].id() == wakes.lanes().next();
         if let Some(lane) = self.lanes.iter().position(is_first) {
             while self.lanes[lane].is_ready(end) {
                 self.drive(lane, end);
-                let wakes = self.ends[end].connection.take_urgent_wakes();
+                let wakes = self.ends[end].session.take_urgent_wakes();
                 self.wake(end, wakes);
             }
         }
@@ -409,61 +431,31 @@ impl World {
 
     /// Performs the wakes of a call, and checks the invariants after it.
     fn settle(&mut self, end: usize) {
-        let wakes = self.ends[end].connection.take_wakes();
+        let wakes = self.ends[end].session.take_wakes();
         self.wake(end, wakes);
-        self.check_invariants(end);
+        P::check(self, end);
     }
 
     fn wake(&mut self, end: usize, wakes: Wakes) {
-        let End { connection, application, events, .. } = &mut self.ends[end];
+        let End { session, application, events, .. } = &mut self.ends[end];
         if wakes.supervisor {
-            events.extend(std::iter::from_fn(|| connection.poll_event()));
+            events.extend(std::iter::from_fn(|| session.poll_event()));
         }
         for lane in wakes.lanes() {
             let sides = self.lanes.iter_mut().map(|lane| &mut lane.sides[end]);
             sides.filter(|side| side.id() == Some(lane)).for_each(|side| side.notified = true);
         }
-        if wakes.reader && application.reader == Task::Waiting {
-            application.reader = Task::Ready;
-        }
-        if wakes.writer && application.writer == Task::Waiting {
-            application.writer = Task::Ready;
-        }
-    }
-
-    fn check_invariants(&self, end: usize) {
-        let End { connection, application, .. } = &self.ends[end];
-        let (written, consumed) = connection.sent();
-        // An end takes a whole message if there is any room, and a message takes up whole slots.
-        let mut max_written = self.send_buffer as u64;
-        if application.sends_messages() {
-            max_written += application.longest_write() + 4;
-        } else {
-            assert_eq!(written, application.written);
-            assert_eq!(connection.received().0, application.read);
-        }
-        assert!(written - consumed <= self.window + max_written, "the end sends more than it may");
-        let kept = connection.stats(self.now).kept;
-        assert!(kept <= self.max_unacknowledged + max_written, "the end keeps {kept} bytes");
-        let is_lost = |end: usize| matches!(self.ends[end].connection.failure(), Some(Failure::LanesLost { .. }));
-        match self.ends[end].connection.failure() {
-            None | Some(Failure::LanesLost { .. }) => {}
-            // If a lane comes back, the end that has waited too long tells the other.
-            Some(Failure::Reset(ResetReason::Dropped)) if is_lost(1 - end) => {}
-            Some(failure) => panic!("end {end} failed after {:?}: {failure}", self.now - self.start),
-        }
-        let other = &self.ends[1 - end];
-        assert!(consumed <= other.connection.received().0);
-        assert!(self.ends[end].application.read <= other.application.written);
+        application.wake(session, wakes);
     }
 
     /// Runs the driver's task of a lane: lets the lane send once, and notes when the task runs
     /// again.
     fn drive(&mut self, lane: usize, end: usize) {
-        let limit = self.ends[1 - end].connection.received().0 + self.window;
+        let one_stream = !self.ends[end].session.has_many();
+        let limit = self.ends[1 - end].session.received().0 + self.window;
         let is_helped = self.helped && self.random.random_bool(0.25);
         let Lane { sides, pipes, .. } = &mut self.lanes[lane];
-        let (side, pipe, stream) = (&mut sides[end], &mut pipes[end], &mut self.ends[end].connection);
+        let (side, pipe, stream) = (&mut sides[end], &mut pipes[end], &mut self.ends[end].session);
         let (id, protocol) = side.up.as_mut().expect("only a lane that is up is ready");
         if std::mem::take(&mut side.notified) {
             protocol.wake();
@@ -484,7 +476,8 @@ impl World {
                 }
                 Next::Submit { .. } => {
                     let (control, payload) = protocol.outgoing();
-                    assert!(!is_new || chunks_end(control).all(|end| end <= limit), "a chunk goes beyond the window");
+                    let is_within = |frames| chunks_end(frames).all(|end| end <= limit);
+                    assert!(!is_new || !one_stream || is_within(control), "a chunk goes beyond the window");
                     let taken = pipe.submit(self.now, control, payload);
                     side.carried += protocol.submitted(taken).map_or(0, u64::from);
                 }
@@ -502,7 +495,7 @@ impl World {
     fn rest(&mut self, lane: usize, end: usize) {
         let side = &mut self.lanes[lane].sides[end];
         let Some((_, protocol)) = &mut side.up else { return };
-        side.timeout = protocol.poll_timeout(&mut self.ends[end].connection);
+        side.timeout = protocol.poll_timeout(&mut self.ends[end].session);
         let Some(how) = protocol.end().cloned() else { return };
         let is_honest = matches!(how, Ok(()) | Err(LaneError::Closed | LaneError::Replaced | LaneError::Lingering));
         assert!(is_honest, "an honest end breaks no rule: {how:?}");
@@ -518,9 +511,10 @@ impl World {
         let running = || (0..2).filter(|end: &usize| !self.is_paused(*end));
         let sides = running().flat_map(|end| self.lanes.iter().map(move |lane| &lane.sides[end]));
         let lanes = sides.filter_map(|side| side.timeout);
-        let tasks = running().flat_map(|end| [self.ends[end].application.reader, self.ends[end].application.writer]);
+        let tasks =
+            running().flat_map(|end| [self.ends[end].application.reader(), self.ends[end].application.writer()]);
         let tasks = tasks.filter_map(|task| if let Task::Until(at) = task { Some(at) } else { None });
-        let timeouts = running().filter_map(|end| self.ends[end].connection.poll_timeout());
+        let timeouts = running().filter_map(|end| self.ends[end].session.poll_timeout());
         script.chain(pipes).chain(lanes).chain(tasks).chain(timeouts).min()
     }
 
@@ -549,22 +543,22 @@ impl World {
                 Happening::Stop { lane, stop, begins } => self.stop(lane, stop, begins),
                 Happening::Leave { lane, end } => {
                     if let Some(id) = self.lanes[lane].sides[end].id() {
-                        self.ends[end].connection.leave(self.now, id);
+                        self.ends[end].session.leave(self.now, id);
                         self.settle(end);
                     }
                 }
                 Happening::Helped { lane, end } => self.help(lane, end),
                 Happening::Refused { lane, end } => {
-                    self.ends[end].connection.dial_failed(self.now, self.lanes[lane].number, Some(Refused::Stream));
+                    self.ends[end].session.dial_failed(self.now, self.lanes[lane].number, Some(Refused::Stream));
                     self.settle(end);
                 }
                 Happening::Link { lane, end, is_up } => {
                     if let Some(id) = self.lanes[lane].sides[end].id() {
-                        let connection = &mut self.ends[end].connection;
+                        let session = &mut self.ends[end].session;
                         if is_up {
-                            connection.link_up(self.now, id)
+                            session.link_up(self.now, id)
                         } else {
-                            connection.link_down(self.now, id)
+                            session.link_down(self.now, id)
                         }
                         self.settle(end);
                     }
@@ -583,7 +577,7 @@ impl World {
         }
         let running: Vec<usize> = (0..2).filter(|end| !self.is_paused(*end)).collect();
         for end in running.iter().copied() {
-            self.ends[end].connection.handle_timeout(self.now);
+            self.ends[end].session.handle_timeout(self.now);
             self.settle(end);
         }
         let sides = |lane| running.iter().map(move |end| (lane, *end));
@@ -591,7 +585,7 @@ impl World {
             let Lane { sides, pipes, .. } = &mut self.lanes[lane];
             let Side { up: Some((_, protocol)), timeout, idle, .. } = &mut sides[end] else { continue };
             if timeout.is_some_and(|at| at <= self.now) {
-                protocol.handle_timeout(self.now, &mut self.ends[end].connection, || pipes[end].sample(self.now));
+                protocol.handle_timeout(self.now, &mut self.ends[end].session, || pipes[end].sample(self.now));
                 // An acknowledgement may be due.
                 *idle = false;
                 self.rest(lane, end);
@@ -644,8 +638,8 @@ impl World {
 
     /// Opens a lane at this end: its handshake is over here.
     fn open(&mut self, lane: usize, end: usize) {
-        let connection = &mut self.ends[end].connection;
-        let over = connection.failure().is_some();
+        let session = &mut self.ends[end].session;
+        let over = session.failure().is_some();
         if self.lanes[lane].broken || over {
             if over && end == 1 {
                 self.plan_in(self.lanes[lane].spec.delay, Happening::Refused { lane, end: 0 });
@@ -654,10 +648,11 @@ impl World {
         }
         let Lane { number, spec: LaneSpec { delay, seems, .. }, .. } = self.lanes[lane];
         let traits = LaneTraits { number, weight: 1, rtt: seems.or(Some(2 * delay)) };
-        let id = connection.lane_up(self.now, traits).ok();
+        let id = session.lane_up(self.now, traits).ok();
         self.lanes[lane].sides[end].up = id.map(|id| (id, LaneProtocol::new(id, None, None)));
         self.ends[end].has_had_a_lane = true;
         self.settle(end);
+        self.receive(lane, end);
         if end == 1 {
             self.plan_in(self.lanes[lane].spec.delay, Happening::Open { lane, end: 0 });
         }
@@ -677,8 +672,8 @@ impl World {
 
     /// Dials a lane again, as the first end's dialler does: a new lane replaces the lost one.
     fn dial_again(&mut self, lane: usize, after: Duration) {
-        let connection = &self.ends[0].connection;
-        if connection.is_done() || connection.failure().is_some() {
+        let session = &self.ends[0].session;
+        if session.is_done() || session.failure().is_some() {
             return;
         }
         let LaneSpec { rate, delay, buffer, ref returns_as, .. } = self.lanes[lane].spec;
@@ -705,15 +700,13 @@ impl World {
     fn lane_down(&mut self, lane: usize, end: usize, how: LaneEnd) {
         let Some((id, _)) = self.lanes[lane].sides[end].up.take() else { return };
         self.lanes[lane].sides[end].timeout = None;
-        self.ends[end].connection.lane_down(self.now, id, how);
+        self.ends[end].session.lane_down(self.now, id, how);
         self.settle(end);
     }
 
     fn arrive(&mut self, lane: usize, end: usize, parcel: Parcel) {
         let side = &mut self.lanes[lane].sides[end];
-        if side.up.is_none() {
-            return;
-        }
+        // Before the lane is up here, the socket keeps what arrives.
         match parcel {
             Parcel::Bytes(bytes) => {
                 side.arrived.extend_from_slice(&bytes);
@@ -736,7 +729,7 @@ impl World {
             let Side { up: Some((_, protocol)), arrived, is_closed, .. } = &mut self.lanes[lane].sides[end] else {
                 return;
             };
-            let stream = &mut self.ends[end].connection;
+            let stream = &mut self.ends[end].session;
             let most = self.random.random_range(0..2 * PIECE);
             let received = protocol.receive(self.now, stream, |buffers| read(arrived, *is_closed, most, buffers));
             self.rest(lane, end);
@@ -752,42 +745,55 @@ impl World {
             *low_water = new;
         }
     }
+}
+
+impl World<Application> {
+    fn of(scenario: &Scenario) -> Self {
+        let parameters = TransportParameters::one_stream(scenario.longest_chunk as u32, scenario.window);
+        let party = |end: usize| Application::new(scenario.habits[end].clone(), end, scenario.seed);
+        let mut world = Self::new(scenario, parameters, party);
+        for End { session, application, .. } in world.ends.iter_mut().filter(|end| end.application.sends_messages()) {
+            session.carry_messages(world.start, StreamNumber::FIRST).expect("the application has written nothing");
+            assert!(application.longest_write() <= session.longest_message().0);
+        }
+        world
+    }
 
     fn check_the_end(&mut self, scenario: &Scenario) {
         let endures = scenario.must_end();
         for end in 0..2 {
-            let End { connection, application, has_had_a_lane, .. } = &self.ends[end];
+            let End { session, application, has_had_a_lane, .. } = &self.ends[end];
             let other = &self.ends[1 - end].application;
             let state = format!(
-                "end {end}, {:?} after the start: {connection:?}\nthe other: {:?}",
+                "end {end}, {:?} after the start: {session:?}\nthe other: {:?}",
                 self.now - self.start,
-                self.ends[1 - end].connection
+                self.ends[1 - end].session
             );
             if endures {
-                assert!(connection.is_done(), "the stream stands still: {state}");
+                assert!(session.is_done(), "the stream stands still: {state}");
             }
             // An application that has dropped the stream does not read the bytes that arrive.
-            if connection.is_sent() && !other.gone {
+            if session.is_sent() && !other.gone {
                 assert_eq!(other.read, application.written, "acknowledged bytes have not arrived: {state}");
             }
-            if connection.is_done() && (application.gone || other.gone) {
-                assert_eq!(connection.failure(), None, "{state}");
+            if session.is_done() && (application.gone || other.gone) {
+                assert_eq!(session.failure(), None, "{state}");
                 if !application.gone {
                     assert_eq!(application.read, other.written, "bytes written before a drop are lost: {state}");
                     assert!(application.read_end.is_some() && application.writer == Task::Done, "not told: {state}");
                 }
-            } else if connection.is_done() {
-                assert_eq!(connection.failure(), None, "{state}");
+            } else if session.is_done() {
+                assert_eq!(session.failure(), None, "{state}");
                 assert_eq!(application.written, scenario.habits[end].total, "{state}");
                 assert_eq!(application.read, scenario.habits[1 - end].total, "{state}");
                 assert!(application.read_end.is_some() && application.writer == Task::Done, "not told: {state}");
-            } else if connection.failure().is_some() {
+            } else if session.failure().is_some() {
                 assert_eq!((application.reader, application.writer), (Task::Done, Task::Done), "not told: {state}");
             }
             let left: Vec<&Lane> = self.lanes.iter().filter(|lane| lane.sides[end].up.is_some()).collect();
             if left.is_empty() && *has_had_a_lane {
                 assert!(
-                    connection.failure().is_some() || connection.is_done(),
+                    session.failure().is_some() || session.is_done(),
                     "the stream waits for a lane without end: {state}"
                 );
             }
@@ -799,18 +805,76 @@ impl World {
 
     /// After the end, calls have no more effect.
     fn check_calls_after_the_end(&mut self) {
-        for End { connection, application, .. } in &mut self.ends {
-            let (done, failure) = (connection.is_done(), connection.failure().cloned());
-            connection.handle_reset(self.now, ResetReason::Dropped);
-            connection.finish(self.now);
-            connection.drop_application(self.now, 0);
-            assert_eq!(connection.writable_bytes(), 0);
-            assert!(application.gone || connection.read(self.now).is_none(), "there are bytes to read behind the end");
-            let _ = connection.take_wakes();
+        for End { session, application, .. } in &mut self.ends {
+            let (done, failure) = (session.is_done(), session.failure().cloned());
+            session.handle_reset(self.now, ResetReason::Dropped);
+            session.finish(self.now, StreamNumber::FIRST);
+            session.drop_application(self.now, 0);
+            assert_eq!(session.writable_bytes(StreamNumber::FIRST), 0);
+            assert!(
+                application.gone || session.read(self.now, StreamNumber::FIRST).is_none(),
+                "there are bytes to read behind the end"
+            );
+            let _ = session.take_wakes();
             if done || failure.is_some() {
-                assert_eq!((connection.is_done(), connection.failure().cloned()), (done, failure));
+                assert_eq!((session.is_done(), session.failure().cloned()), (done, failure));
             }
         }
+    }
+}
+
+impl Party for Application {
+    fn writer(&self) -> Task {
+        self.writer
+    }
+
+    fn reader(&self) -> Task {
+        self.reader
+    }
+
+    fn write(&mut self, now: Instant, session: &mut Session) {
+        self.write_next(now, session);
+        self.leave_if_due(now, session);
+    }
+
+    fn read(&mut self, now: Instant, session: &mut Session) {
+        self.read_next(now, session);
+        self.leave_if_due(now, session);
+    }
+
+    fn wake(&mut self, _: &mut Session, wakes: Wakes) {
+        if wakes.reader && self.reader == Task::Waiting {
+            self.reader = Task::Ready;
+        }
+        if wakes.writer && self.writer == Task::Waiting {
+            self.writer = Task::Ready;
+        }
+    }
+
+    fn check(world: &World<Self>, end: usize) {
+        let End { session, application, .. } = &world.ends[end];
+        let (written, consumed) = session.sent();
+        // An end takes a whole message if there is any room, and a message takes up whole slots.
+        let mut max_written = world.send_buffer as u64;
+        if application.sends_messages() {
+            max_written += application.longest_write() + 4;
+        } else {
+            assert_eq!(written, application.written);
+            assert_eq!(session.received().0, application.read);
+        }
+        assert!(written - consumed <= world.window + max_written, "the end sends more than it may");
+        let kept = session.stats(world.now).kept;
+        assert!(kept <= world.max_unacknowledged + max_written, "the end keeps {kept} bytes");
+        let is_lost = |end: usize| matches!(world.ends[end].session.failure(), Some(Failure::LanesLost { .. }));
+        match world.ends[end].session.failure() {
+            None | Some(Failure::LanesLost { .. }) => {}
+            // If a lane comes back, the end that has waited too long tells the other.
+            Some(Failure::Reset(ResetReason::Dropped)) if is_lost(1 - end) => {}
+            Some(failure) => panic!("end {end} failed after {:?}: {failure}", world.now - world.start),
+        }
+        let other = &world.ends[1 - end];
+        assert!(consumed <= other.session.received().0);
+        assert!(world.ends[end].application.read <= other.application.written);
     }
 }
 

@@ -6,8 +6,8 @@ use crate::{
     pair::{Outcome, Scenario},
 };
 use rails_proto::{
-    connection::{EventKind, Failure},
     policy::Policy,
+    session::{EventKind, Failure},
 };
 use std::time::Duration;
 

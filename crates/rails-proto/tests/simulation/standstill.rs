@@ -7,7 +7,7 @@ use crate::{
     pair::{Outcome, Scenario},
     properties::{for_each_seed, scenarios},
 };
-use rails_proto::connection::{EventKind, StandstillCause};
+use rails_proto::session::{EventKind, StandstillCause};
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;

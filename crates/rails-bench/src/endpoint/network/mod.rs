@@ -42,9 +42,20 @@ use tcp::TcpArgs;
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct StreamArgs<T: TlsArgs> {
     #[command(flatten)]
-    tcp: TcpArgs,
+    lanes: LaneArgs,
     #[command(flatten)]
     celeritas: CeleritasArgs,
+    #[command(flatten)]
+    join: JoinArgs,
+    #[command(flatten)]
+    tls: T,
+}
+
+/// The flags of a stream over TCP lanes, whoever may join it.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct LaneArgs {
+    #[command(flatten)]
+    tcp: TcpArgs,
     /// Which threads drive the lanes of this end
     #[arg(long, value_enum, default_value_t = DriverArg::PerCpu)]
     driver: DriverArg,
@@ -58,10 +69,6 @@ pub(crate) struct StreamArgs<T: TlsArgs> {
     /// 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = window)]
     window: Option<u64>,
-    #[command(flatten)]
-    join: JoinArgs,
-    #[command(flatten)]
-    tls: T,
 }
 
 /// [`Driver`], as clap sees it.
@@ -75,19 +82,9 @@ enum DriverArg {
     Single,
 }
 
-impl<T: TlsArgs> StreamArgs<T> {
-    /// The requested congestion control.
-    pub(crate) fn congestion(&self) -> Option<&str> {
-        self.tcp.congestion()
-    }
-
-    /// TCP with the options. Must be called inside a runtime, because it tries them on a socket.
-    pub(crate) fn tcp(&self) -> Result<TcpTransport> {
-        self.tcp.transport()
-    }
-
+impl LaneArgs {
     /// Which threads drive the lanes.
-    pub(crate) fn driver(&self) -> Driver {
+    fn driver(&self) -> Driver {
         match self.driver {
             DriverArg::PerCpu => Driver::PerCpu,
             DriverArg::PerRail => Driver::PerRail,
@@ -95,20 +92,46 @@ impl<T: TlsArgs> StreamArgs<T> {
         }
     }
 
+    /// The options of a stream with a security that comes later. Must be called inside a runtime,
+    /// because it tries the lanes' options on a socket.
+    pub(crate) fn options(&self) -> Result<impl Fn(Security) -> StreamOptions + Clone + Send + Sync + 'static> {
+        let (tcp, driver) = (self.tcp.transport()?, self.driver());
+        let (outage_limit, window) = (self.outage_limit, self.window);
+        Ok(move |security| {
+            let mut options = StreamOptions::new(security).transport(tcp.clone()).driver(driver);
+            if let Some(limit) = outage_limit {
+                options = options.outage_limit(limit);
+            }
+            if let Some(window) = window {
+                options = options.window(window);
+            }
+            options
+        })
+    }
+}
+
+impl<T: TlsArgs> StreamArgs<T> {
+    /// The requested congestion control.
+    pub(crate) fn congestion(&self) -> Option<&str> {
+        self.lanes.tcp.congestion()
+    }
+
+    /// TCP with the options. Must be called inside a runtime, because it tries them on a socket.
+    pub(crate) fn tcp(&self) -> Result<TcpTransport> {
+        self.lanes.tcp.transport()
+    }
+
+    /// Which threads drive the lanes.
+    pub(crate) fn driver(&self) -> Driver {
+        self.lanes.driver()
+    }
+
     /// The stream's options. Must be called inside a runtime, because it tries the lanes' options
     /// on a socket.
     pub(crate) fn options(&self) -> Result<StreamOptions> {
         let security = self.join.security(self.tls.security()?)?;
         let celeritas = self.celeritas.transport(&security)?;
-        let mut options =
-            StreamOptions::new(security).transport(self.tcp()?).transport(celeritas).driver(self.driver());
-        if let Some(limit) = self.outage_limit {
-            options = options.outage_limit(limit);
-        }
-        if let Some(window) = self.window {
-            options = options.window(window);
-        }
-        Ok(options)
+        Ok(self.lanes.options()?(security).transport(celeritas))
     }
 }
 
@@ -116,7 +139,14 @@ impl Endpoint {
     /// An end that waits for streams on `addresses`: a rail for each. If all of them are
     /// unspecified (0.0.0.0, ::), a rail on each NIC, and without a NIC one that is bound to
     /// none.
-    pub(crate) fn listening(addresses: &[LaneAddress], placement: &RailsArgs, options: StreamOptions) -> Result<Self> {
+    ///
+    /// Errors name `flag`.
+    pub(crate) fn listening(
+        flag: &'static str,
+        addresses: &[LaneAddress],
+        placement: &RailsArgs,
+        options: StreamOptions,
+    ) -> Result<Self> {
         let topology = this_machine()?;
         let ips = || addresses.iter().map(|address| address.socket.ip());
         let rails = if !ips().all(|ip| ip.is_unspecified()) {
@@ -126,7 +156,7 @@ impl Endpoint {
         } else {
             RailRequest::auto()
         };
-        Self::following(topology, &rails, placement, options, "--listen")
+        Self::following(topology, &rails, placement, options, flag)
     }
 
     /// An end that opens streams to `remotes`: the rails of `from`, or else, for each name, one
@@ -204,12 +234,23 @@ pub(crate) fn say_listening(addresses: &[LaneAddress]) {
 /// Adds the flag's name to an error, and a remedy if the address is the cause.
 pub(crate) fn not_listening(error: anyhow::Error, addresses: &[LaneAddress]) -> anyhow::Error {
     let error = error.context(format!("--listen {}", listed(addresses)));
-    match error.chain().find_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error()) {
-        Some(libc::EADDRINUSE) if addresses.iter().all(|address| address.socket.port() == 0) => error.help(PORTS_TAKEN),
-        Some(libc::EADDRINUSE) => error.help("`ss -ltn` lists the ports that are taken"),
-        Some(libc::EADDRNOTAVAIL) => error.help("`rails-bench topo` prints this machine's addresses"),
-        _ => error,
+    let takes_any = addresses.iter().all(|address| address.socket.port() == 0);
+    match help_for_listener(&error, takes_any) {
+        Some(help) => error.help(help),
+        None => error,
     }
+}
+
+/// A remedy if the address of a listener is the cause; `takes_any`: the kernel was to choose the
+/// port.
+pub(crate) fn help_for_listener(error: &anyhow::Error, takes_any: bool) -> Option<&'static str> {
+    Some(match error.chain().find_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error())? {
+        libc::EADDRINUSE if takes_any => PORTS_TAKEN,
+        libc::EADDRINUSE => "`ss -ltn` lists the ports that are taken",
+        libc::EADDRNOTAVAIL => "`rails-bench topo` prints this machine's addresses",
+        libc::EACCES => "ports below `sysctl net.ipv4.ip_unprivileged_port_start` are for root; take a higher one",
+        _ => return None,
+    })
 }
 
 fn listed(addresses: &[LaneAddress]) -> String {

@@ -2,14 +2,21 @@
 
 use super::{Endpoint, Remotes, help_for, not_connected};
 use crate::{
+    conversation::{Call, Request, Token},
     exit::Help,
-    purpose::{self, Purpose},
-    stop::Stop,
+    parting::{Parting, part},
+    stop::{Stop, Stopped},
+    thread::MAX_WAIT,
 };
 use anyhow::{Context, Result};
-use rails_multirail::{LaneAddress, MultiRailStream, Pairing, PlanLanesError, error::FailedLane, in_order_by_name};
+use bytes::Bytes;
+use rails_multirail::{
+    LaneAddress, MultiRailMessages, MultiRailSession, MultiRailStream, Pairing, PlanLanesError, Priority,
+    error::FailedLane, in_order_by_name,
+};
 use serde::Serialize;
-use std::fmt;
+use std::{fmt, pin::pin};
+use tokio::time::timeout;
 
 /// The pairing of two ends, with the results of its lanes.
 #[derive(Debug, Serialize)]
@@ -29,36 +36,41 @@ struct Failed {
 }
 
 impl Endpoint {
-    /// Opens a stream for this purpose, greets the peer, and waits for the stream's turn. Prints
-    /// the lanes.
-    pub(crate) async fn open(
-        &self,
-        remotes: &Remotes,
-        purpose: Purpose,
-        stop: &mut Stop,
-    ) -> Result<(MultiRailStream, Paired)> {
-        let (stream, paired) = self.connect(remotes, purpose, stop).await?;
-        let begin = async |stream: &mut MultiRailStream| {
-            purpose::greet(stream, purpose).await.map_err(|misfit| misfit.helped(purpose))?;
-            purpose::await_turn(stream).await.context("the peer did not come to this stream")
+    /// Opens a session, says what this end wants, and waits until the peer does it. With one name
+    /// or address and several rails, asks the peer for its lanes and pairs them; otherwise takes
+    /// rails and addresses in order.
+    pub(crate) async fn call(&self, remotes: &Remotes, request: &Request, stop: &mut Stop) -> Result<(Call, Paired)> {
+        let peer = request.role().to_string();
+        let mut open = pin!(self.connect(remotes, &peer));
+        let (session, paired) = match stop.or(&mut open).await {
+            Err(stopped) if stopped.is::<Stopped>() => {
+                // A session that is still opened a moment later is closed in order.
+                if let Ok(Ok((session, _))) = timeout(MAX_WAIT, open).await {
+                    part(session, Parting::Interrupted).await;
+                }
+                return Err(stopped);
+            }
+            opened => opened?,
         };
-        let ((), stream) = stop.unless(stream, begin).await.with_context(|| format!("--to {remotes}"))?;
-        Ok((stream, paired))
+        match stop.or(Call::over(&session, request)).await {
+            Ok(call) => Ok((call, paired)),
+            Err(error) => {
+                part(session, Parting::of(&error)).await;
+                Err(error).with_context(|| format!("--to {remotes}"))
+            }
+        }
     }
 
-    /// Opens a stream without a greeting. With one name or address and several rails, asks the peer
-    /// for its lanes and pairs them; otherwise takes rails and addresses in order.
-    pub(crate) async fn connect(
-        &self,
-        remotes: &Remotes,
-        purpose: Purpose,
-        stop: &mut Stop,
-    ) -> Result<(MultiRailStream, Paired)> {
-        stop.unless_opened(self.connect_explained(remotes, &purpose.counterpart().to_string())).await
+    /// Opens a stream of messages beside a session, over the same lanes.
+    pub(crate) async fn open_messages(&self, paired: &Paired, token: Token) -> Result<MultiRailMessages> {
+        let stream = MultiRailStream::connect_paired(&self.rails, &paired.pairing, &self.options).await?;
+        let mut messages = stream.into_messages()?;
+        messages.send(Bytes::copy_from_slice(token.as_bytes()), Priority::NORMAL).await?;
+        Ok(messages)
     }
 
     /// `peer` is the command that should be listening there.
-    async fn connect_explained(&self, remotes: &Remotes, peer: &str) -> Result<(MultiRailStream, Paired)> {
+    async fn connect(&self, remotes: &Remotes, peer: &str) -> Result<(MultiRailSession, Paired)> {
         let names = remotes.names();
         let offers = || self.rails.offers(names[0][0].scheme);
         let pairing = match &self.routes {
@@ -71,10 +83,10 @@ impl Endpoint {
             let pairing = pairing.to_string();
             return Err(anyhow::anyhow!("--to {remotes}: no lane can be paired\n{}", pairing.trim_end()).help(help));
         }
-        let opened = MultiRailStream::connect_paired(&self.rails, &pairing, &self.options).await;
-        let stream = opened.map_err(|error| not_connected(error, remotes, peer))?;
-        let paired = Paired::new(pairing, stream.lanes_up(), stream.failed_lanes().iter().map(AsRef::as_ref));
-        Ok((stream, paired))
+        let opened = MultiRailSession::connect_paired(&self.rails, &pairing, &self.options).await;
+        let session = opened.map_err(|error| not_connected(error, remotes, peer))?;
+        let paired = Paired::new(pairing, session.lanes_up(), session.failed_lanes().iter().map(AsRef::as_ref));
+        Ok((session, paired))
     }
 
     /// Pairs with the peer that listens at `contacts`, and tries every pair without opening a

@@ -37,7 +37,7 @@ use tokio::sync::Notify;
 ///
 /// # The size of the pool
 /// Kept buffers fit into the unused part of the window
-/// ([`Connection::memory_held`](rails_proto::connection::Connection::memory_held) gives the used
+/// ([`Session::memory_held`](rails_proto::session::Session::memory_held) gives the used
 /// part), so that both together are at most a window. A buffer is longer than its chunk by less
 /// than 1/64, or by a page if it is mapped: lengths are rounded up to one of 64 steps in each
 /// doubling. The pool also hands out a longer kept buffer while the bytes wasted in this way are

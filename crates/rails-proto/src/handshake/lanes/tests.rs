@@ -7,7 +7,7 @@ use crate::{
 };
 use proptest::prelude::*;
 
-const TERMS: TransportParameters = TransportParameters { longest_chunk: 1 << 18, window: 1 << 24 };
+const TERMS: TransportParameters = TransportParameters::one_stream(1 << 18, 1 << 24);
 
 /// Both ends of a finished handshake, made without its messages.
 fn ends(mode: Mode, ours: u8, theirs: u8, nonce: u8) -> (Joined, Proved) {
@@ -41,6 +41,7 @@ fn ends(mode: Mode, ours: u8, theirs: u8, nonce: u8) -> (Joined, Proved) {
         accept,
         seals: transcript.seals(Role::Responder, their.secret()).unwrap(),
         joining: their,
+        peer_name: None,
         peer_certificates: Vec::new(),
         transcript,
     };

@@ -114,7 +114,7 @@ fn failed(error: rustls::Error) -> HandshakeError {
     HandshakeError::Tls(Box::new(error))
 }
 
-const EXPORTER: &[u8] = b"EXPORTER-rails-4-stream";
+const EXPORTER: &[u8] = b"EXPORTER-rails-5-stream";
 
 /// The most bytes of TLS that one end takes in a handshake: enough for a chain of a few
 /// certificates.

@@ -6,11 +6,11 @@ use super::{
     outgoing::Outgoing,
     progress::Progress,
     receive::{Received, Receiver},
-    send::{Next, Sender},
+    send::{Asked, Next, Sender},
 };
 use crate::{
-    connection::{LaneId, LaneTimeouts},
     seal::Seals,
+    session::{LaneId, LaneTimeouts, Session},
 };
 use bytes::Bytes;
 use std::{
@@ -23,7 +23,7 @@ use std::{
 ///
 /// The driver calls [`receive`](Self::receive) while the connection has bytes, and
 /// [`transmit`](Self::transmit) until that gives [`Next::Idle`]. It calls [`wake`](Self::wake) when
-/// [`Wakes::lanes`](crate::connection::Wakes::lanes) names the lane, and
+/// [`Wakes::lanes`](crate::session::Wakes::lanes) names the lane, and
 /// [`handle_timeout`](Self::handle_timeout) at the time that [`poll_timeout`](Self::poll_timeout)
 /// names after each of these. The lane is done when it has an [end](Self::end).
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub struct LaneProtocol<B> {
     receiver: Receiver<B>,
     progress: Progress,
     closing: Closing,
-    /// Whether the lane asks the stream for the next chunk as soon as nothing is outgoing.
+    /// Whether the lane asks the stream for the next step as soon as nothing is outgoing.
     asks: bool,
     /// The lane's timeouts at its last call to the stream. They do not reflect later events of
     /// other lanes.
@@ -78,6 +78,20 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
     /// none before the driver has found out that the connection has room for it. A lane with
     /// few bytes in flight always has room.
     pub fn transmit<S: StreamAccess<Buffer = B>>(&mut self, now: Instant, stream: &mut S, has_room: bool) -> Next {
+        self.transmit_with(now, has_room, |act| stream.with(act))
+    }
+
+    /// As [`transmit`](Self::transmit), for a driver that has the stream under its lock.
+    pub fn transmit_locked(&mut self, now: Instant, session: &mut Session, has_room: bool) -> Next {
+        self.transmit_with(now, has_room, |act| act(session))
+    }
+
+    fn transmit_with(
+        &mut self,
+        now: Instant,
+        has_room: bool,
+        with: impl FnOnce(&mut dyn FnMut(&mut Session) -> Asked) -> Asked,
+    ) -> Next {
         if !self.is_sending() {
             return Next::Idle;
         }
@@ -88,10 +102,18 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         if !self.asks {
             return Next::Idle;
         }
-        let (next, timeouts) = self.sender.next(now, stream, outgoing, has_room);
-        self.asks = next != Next::Idle;
+        let (sender, control) = (&mut self.sender, outgoing.frames());
+        let asked = with(&mut |session| sender.ask(now, session, control, has_room));
+        self.asks = asked.asks;
+        let timeouts = asked.timeouts;
+        let next = self.sender.take(asked, outgoing);
         self.note(timeouts);
         next
+    }
+
+    /// Whether the lane has nothing to send, as far as it knows.
+    pub fn is_at_rest(&self) -> bool {
+        !self.asks && self.is_submitted()
     }
 
     /// Whether the connection has taken everything that was outgoing.
@@ -207,7 +229,7 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
     /// [`TIMER_SLACK`](crate::parameters::TIMER_SLACK) later. Every other call may change it.
     pub fn poll_timeout<S: StreamAccess>(&mut self, stream: &mut S) -> Option<Instant> {
         if self.is_stale {
-            let timeouts = stream.with(|connection| connection.lane_timeouts(self.lane));
+            let timeouts = stream.with(|session| session.lane_timeouts(self.lane));
             self.note(timeouts);
         }
         if self.end.is_some() {
@@ -220,9 +242,9 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
     /// Drops timeouts that are not needed any more. The driver calls this when nothing has come or
     /// gone for a while.
     pub fn rest<S: StreamAccess>(&mut self, stream: &mut S) {
-        let timeouts = stream.with(|connection| {
-            connection.rest(self.lane);
-            connection.lane_timeouts(self.lane)
+        let timeouts = stream.with(|session| {
+            session.rest(self.lane);
+            session.lane_timeouts(self.lane)
         });
         self.note(timeouts);
     }
@@ -238,9 +260,9 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         if let Some(end) = self.closing.handle_timeout(now) {
             self.end = Some(end);
         } else if is_due(self.timeouts.linger) {
-            let timeouts = stream.with(|connection| {
-                connection.handle_timeout(now);
-                connection.lane_timeouts(self.lane)
+            let timeouts = stream.with(|session| {
+                session.handle_timeout(now);
+                session.lane_timeouts(self.lane)
             });
             self.note(timeouts);
         }

@@ -1,11 +1,11 @@
 //! A chunk on its way into its memory.
 
 use crate::{
-    chunk::Content,
-    connection::LaneId,
+    chunk::{ChunkKind, Content},
     lane::{LaneError, StreamAccess},
     messages::{Lent, Place},
     seal::{Opener, TAG_LEN},
+    session::LaneId,
     wire::DataHeader,
 };
 use bytes::BytesMut;
@@ -16,6 +16,7 @@ use std::{ops::DerefMut, time::Instant};
 pub(super) struct Chunk<B> {
     pub(super) header: DataHeader,
     pub(super) content: Content,
+    pub(super) kind: ChunkKind,
     pub(super) memory: Memory<B>,
     /// The bytes of the chunk that have arrived.
     filled: usize,
@@ -42,7 +43,19 @@ impl<B: DerefMut<Target = [u8]>> Chunk<B> {
         content: Content,
     ) -> Result<Self, LaneError> {
         let memory = place(now, stream, lane, &header, &content)?;
-        Ok(Self { header, content, memory, filled: 0 })
+        Ok(Self { header, content, kind: ChunkKind::Stream, memory, filled: 0 })
+    }
+
+    /// As [`new`](Self::new), for a control chunk, a datagram or a close.
+    pub(super) fn special<S: StreamAccess<Buffer = B>>(
+        now: Instant,
+        stream: &mut S,
+        header: DataHeader,
+        kind: ChunkKind,
+    ) -> Result<Self, LaneError> {
+        stream.with(|session| session.admit_special(now, &header, kind))?;
+        let memory = Memory::Own(stream.chunk(header.length as usize));
+        Ok(Self { header, content: Content::Bytes, kind, memory, filled: 0 })
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -64,13 +77,13 @@ impl<B: DerefMut<Target = [u8]>> Chunk<B> {
         fill: impl FnOnce(&mut [u8]) -> (usize, T),
     ) -> Result<T, LaneError> {
         if let Memory::Message = self.memory {
-            match lend(stream, lane) {
+            match lend(stream, lane, &self.header) {
                 Lent::Own(buffer) => self.memory = Memory::Ousted(buffer),
                 Lent::Piece(mut piece) => {
                     let (count, outcome) = fill(&mut piece[self.filled..]);
                     self.filled += count;
-                    let filled = self.filled;
-                    stream.with(|connection| connection.give_back(now, lane, piece, filled))?;
+                    let (header, filled) = (self.header, self.filled);
+                    stream.with(|session| session.give_back(now, lane, &header, piece, filled))?;
                     return Ok(outcome);
                 }
             }
@@ -98,13 +111,13 @@ fn place<S: StreamAccess>(
     if *content == Content::Bytes {
         // A short chunk is not worth a lock of its own.
         if header.length >= LITTLE {
-            stream.with(|connection| connection.admit(now, header))?;
+            stream.with(|session| session.admit(now, header))?;
         }
         return Ok(Memory::Own(stream.chunk(header.length as usize)));
     }
     let mut spare = None;
     loop {
-        match stream.with(|connection| connection.admit_content(now, lane, header, content, &mut spare))? {
+        match stream.with(|session| session.admit_content(now, lane, header, content, &mut spare))? {
             Place::NeedsBuffer(length) => spare = Some(stream.message(length)),
             Place::Message => return Ok(Memory::Message),
             Place::Own => return Ok(Memory::Own(stream.chunk(header.length as usize))),
@@ -113,9 +126,8 @@ fn place<S: StreamAccess>(
 }
 
 /// Takes the piece of a message that the lane fills.
-pub(super) fn lend<S: StreamAccess>(stream: &mut S, lane: LaneId) -> Lent {
-    let lent = stream.with(|connection| connection.lend(lane));
-    lent.expect("a lane keeps the piece that it fills until the piece is full or another lane has filled it")
+pub(super) fn lend<S: StreamAccess>(stream: &mut S, lane: LaneId, header: &DataHeader) -> Lent {
+    stream.with(|session| session.lend(lane, header))
 }
 
 /// Verifies a chunk by its checksum, or opens it if it is sealed.

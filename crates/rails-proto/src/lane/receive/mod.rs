@@ -4,12 +4,13 @@ mod chunk;
 
 use super::{LaneError, StreamAccess};
 use crate::{
-    chunk::Content,
-    connection::{Connection, LaneId, LaneTimeouts},
+    chunk::{ChunkKind, Content},
     messages::Lent,
     seal::{Opener, SEALED_FRAME_LEN, TAG_LEN},
+    session::{LaneId, LaneTimeouts, Session},
+    stream_number::StreamNumber,
     violation::Violation,
-    wire::{FRAME_LEN, Frame, FrameError},
+    wire::{Ack, DataHeader, FRAME_LEN, Frame, FrameError},
 };
 use bytes::Bytes;
 use chunk::{Chunk, Memory, check, lend};
@@ -38,6 +39,9 @@ pub(super) struct Receiver<B> {
     chunk: Option<Chunk<B>>,
     /// The number of bytes for which the connection wakes the driver.
     low_water: usize,
+    /// An acknowledgement that the stream has still to take: mostly a chunk follows it, and the
+    /// stream takes both at once.
+    acknowledged: Option<Ack>,
     /// The lane's timeouts when the stream took the last chunk.
     timeouts: Option<LaneTimeouts>,
     /// The error behind the last good frame. The caller first learns of the chunks before it.
@@ -83,6 +87,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             longest_message: 0,
             chunk: None,
             low_water: 1,
+            acknowledged: None,
             timeouts: None,
             failed: None,
         }
@@ -132,13 +137,32 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             match self.step(now, stream) {
                 Ok(Step::Taken) => {}
                 Ok(Step::Whole { length }) => (chunks, bytes) = (chunks + 1, bytes + u64::from(length)),
-                Ok(Step::Short) => return Ok(Received::Some { chunks, bytes }),
-                Err(error) if chunks > 0 => {
+                Ok(Step::Short) => {
+                    self.pass_acknowledgement(now, stream)?;
+                    return Ok(Received::Some { chunks, bytes });
+                }
+                Err(error) => {
+                    self.pass_acknowledgement(now, stream)?;
+                    if chunks == 0 {
+                        return Err(error);
+                    }
                     self.failed = Some(error);
                     return Ok(Received::Some { chunks, bytes });
                 }
-                Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Has the stream take the acknowledgement that it has still to take.
+    fn pass_acknowledgement<S: StreamAccess<Buffer = B>>(
+        &mut self,
+        now: Instant,
+        stream: &mut S,
+    ) -> Result<(), LaneError> {
+        let lane = self.lane;
+        match self.acknowledged.take() {
+            Some(ack) => Ok(stream.with(|session| session.handle_ack(now, lane, &ack))?),
+            None => Ok(()),
         }
     }
 
@@ -273,6 +297,9 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         if self.content != Content::Bytes && !matches!(frame, Frame::Data(_)) {
             return Err(FrameError::WithoutData.into());
         }
+        if !matches!(frame, Frame::Data(_)) {
+            self.pass_acknowledgement(now, stream)?;
+        }
         let lane = self.lane;
         match frame {
             Frame::Packet(packet) => self.content = Content::Packet(packet),
@@ -284,10 +311,16 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 let content = std::mem::take(&mut self.content);
                 self.chunk = Some(Chunk::new(now, stream, lane, header, content)?);
             }
-            Frame::Ack(ack) => stream.with(|connection| connection.handle_ack(now, lane, &ack))?,
-            Frame::Leave { drained } => stream.with(|connection| connection.handle_leave(now, lane, drained)),
-            Frame::Stop { read } => stream.with(|connection| connection.handle_stop(now, read))?,
-            Frame::Reset(reason) => stream.with(|connection| connection.handle_reset(now, reason)),
+            Frame::Control(header) => self.chunk = Some(Chunk::special(now, stream, header, ChunkKind::Control)?),
+            Frame::Datagram(header) => self.chunk = Some(Chunk::special(now, stream, header, ChunkKind::Datagram)?),
+            Frame::Close { code, length, checksum } => {
+                let header = DataHeader { stream: StreamNumber::FIRST, offset: 0, length, fin: false, checksum };
+                self.chunk = Some(Chunk::special(now, stream, header, ChunkKind::Close { code })?);
+            }
+            Frame::Ack(ack) => self.acknowledged = Some(ack),
+            Frame::Leave { drained } => stream.with(|session| session.handle_leave(now, lane, drained)),
+            Frame::Stop { read } => stream.with(|session| session.handle_stop(now, read))?,
+            Frame::Reset(reason) => stream.with(|session| session.handle_reset(now, reason)),
         }
         Ok(())
     }
@@ -300,7 +333,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         chunk: Chunk<B>,
         tag: Option<[u8; TAG_LEN]>,
     ) -> Result<(), LaneError> {
-        let Chunk { header, content, memory, .. } = chunk;
+        let Chunk { header, content, kind, memory, .. } = chunk;
         let (lane, opener) = (self.lane, &mut self.opener);
         let payload: Bytes = match memory {
             Memory::Own(mut buffer) => {
@@ -311,7 +344,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 check(opener, &header, &mut buffer, tag)?;
                 buffer.freeze()
             }
-            Memory::Message => match lend(stream, lane) {
+            Memory::Message => match lend(stream, lane, &header) {
                 Lent::Own(mut buffer) => {
                     check(opener, &header, &mut buffer, tag)?;
                     buffer.freeze()
@@ -319,27 +352,43 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 Lent::Piece(mut piece) => {
                     if let Err(error) = check(opener, &header, &mut piece, tag) {
                         // The damaged chunk ends the lane. The message stays, unless the stream fails.
-                        let _ = stream.with(|connection| connection.give_back(now, lane, piece, 0));
+                        let _ = stream.with(|session| session.give_back(now, lane, &header, piece, 0));
                         return Err(error);
                     }
-                    return self.take_in(stream, |connection| connection.handle_part(now, lane, &header, piece));
+                    return self.take_in(now, stream, |session| session.handle_part(now, lane, &header, piece));
                 }
             },
         };
-        self.take_in(stream, |connection| match content {
-            Content::Bytes => connection.handle_data(now, lane, &header, payload),
-            content => connection.handle_content(now, lane, &header, &content, payload),
+        self.take_in(now, stream, |session| match (kind, content) {
+            (ChunkKind::Stream, Content::Bytes) => session.handle_data(now, lane, &header, payload),
+            (ChunkKind::Stream, content) => session.handle_content(now, lane, &header, &content, payload),
+            (ChunkKind::Control, _) => session.handle_control(now, lane, &payload),
+            (ChunkKind::Datagram, _) => {
+                session.handle_datagram(payload);
+                Ok(())
+            }
+            (ChunkKind::Close { code }, _) => {
+                session.handle_close(now, code, payload);
+                Ok(())
+            }
         })
     }
 
     /// Gives the stream a chunk, and keeps the lane's timeouts after it.
     fn take_in<S: StreamAccess<Buffer = B>>(
         &mut self,
+        now: Instant,
         stream: &mut S,
-        act: impl FnOnce(&mut Connection) -> Result<(), Violation>,
+        act: impl FnOnce(&mut Session) -> Result<(), Violation>,
     ) -> Result<(), LaneError> {
         let lane = self.lane;
-        let (taken, timeouts) = stream.with(|connection| (act(connection), connection.lane_timeouts(lane)));
+        let ack = self.acknowledged.take();
+        let (taken, timeouts) = stream.with(|session| {
+            session.begin_turn();
+            let taken = ack.map_or(Ok(()), |ack| session.handle_ack(now, lane, &ack)).and_then(|()| act(session));
+            session.end_turn(now);
+            (taken, session.lane_timeouts(lane))
+        });
         self.timeouts = Some(timeouts);
         Ok(taken?)
     }

@@ -1,11 +1,10 @@
 use super::*;
 use crate::{
-    connection::Config,
-    parameters::TransportParameters,
-    policy::Policy,
     scheduler::LaneTraits,
     seal::{Role, Seals},
     secret::Secret,
+    session::fixture,
+    stream_number::StreamNumber,
     wire::{Ack, DataHeader},
 };
 use proptest::prelude::*;
@@ -13,25 +12,15 @@ use std::time::Duration;
 
 /// The receiving end of a stream of bytes.
 struct End {
-    connection: Connection,
+    session: Session,
     lane: LaneId,
 }
 
 impl End {
     fn new() -> Self {
-        let parameters = TransportParameters { longest_chunk: 1 << 19, window: 1 << 20 };
-        let limit = Duration::from_secs(10);
-        let config = Config {
-            longest_chunk: 1 << 19,
-            send_buffer: 1 << 20,
-            max_unacknowledged: parameters.window,
-            parameters,
-            outage_limit: limit,
-            linger: limit,
-        };
-        let mut connection = Connection::new(config, Policy::Adaptive.build(), parameters);
-        let lane = connection.lane_up(Instant::now(), LaneTraits::default()).unwrap();
-        Self { connection, lane }
+        let mut session = fixture::end(1 << 19, 1 << 20, Duration::from_secs(10));
+        let lane = session.lane_up(Instant::now(), LaneTraits::default()).unwrap();
+        Self { session, lane }
     }
 
     /// Has a lane receive `arrived` in `portions`, and then the end of its connection. Returns the
@@ -47,7 +36,7 @@ impl End {
         let mut portions = portions.iter().cycle();
         let ended = loop {
             let portion = *portions.next().unwrap();
-            let received = receiver.receive(Instant::now(), &mut self.connection, |buffers| {
+            let received = receiver.receive(Instant::now(), &mut self.session, |buffers| {
                 let (mut count, most) = (0, portion.min(arrived.len()));
                 if portion == 0 {
                     return Err(io::ErrorKind::WouldBlock.into());
@@ -60,7 +49,7 @@ impl End {
                 }
                 Ok(count)
             });
-            stream.extend(std::iter::from_fn(|| self.connection.read(Instant::now())).flatten());
+            stream.extend(std::iter::from_fn(|| self.session.read(Instant::now(), StreamNumber::FIRST)).flatten());
             match received {
                 Ok(Received::Some { chunks, .. }) => {
                     all += chunks;
@@ -83,7 +72,12 @@ fn frames(lengths: &[usize], mut seals: Option<Seals>) -> (Vec<u8>, Vec<u8>, Vec
     let (mut sent, mut stream, mut begins) = (Vec::new(), Vec::new(), vec![0]);
     for (index, length) in lengths.iter().enumerate() {
         let payload = Bytes::from((0..*length).map(|at| (at * 7 + index) as u8).collect::<Vec<u8>>());
-        let header = DataHeader::of(stream.len() as u64, std::slice::from_ref(&payload), index + 1 == lengths.len());
+        let header = DataHeader::of(
+            StreamNumber::FIRST,
+            stream.len() as u64,
+            std::slice::from_ref(&payload),
+            index + 1 == lengths.len(),
+        );
         stream.extend_from_slice(&payload);
         for (frame, payload) in [
             (Frame::Ack(Ack { chunks: 0, limit: 1 << 20, complete: false }), Bytes::new()),
@@ -135,7 +129,7 @@ proptest! {
             arrived = (arrived + portion).min(sent.len());
             while arrived - read >= low_water {
                 receiver
-                    .receive(Instant::now(), &mut end.connection, |buffers| {
+                    .receive(Instant::now(), &mut end.session, |buffers| {
                         let before = read;
                         for buffer in buffers {
                             let length = buffer.len().min(arrived - read);
@@ -150,7 +144,7 @@ proptest! {
                 let next = begins.iter().find(|begins| **begins > read);
                 prop_assert!(low_water == 1 || next.is_some_and(|next| read + low_water <= *next));
             }
-            received.extend(std::iter::from_fn(|| end.connection.read(Instant::now())).flatten());
+            received.extend(std::iter::from_fn(|| end.session.read(Instant::now(), StreamNumber::FIRST)).flatten());
             if arrived == sent.len() {
                 break;
             }
@@ -207,7 +201,7 @@ fn low_water_mark_of_a_chunk_under_way() {
         let mut read = 0;
         let mut read_until = |to: usize| {
             while read < to {
-                let received = receiver.receive(Instant::now(), &mut end.connection, |buffers| {
+                let received = receiver.receive(Instant::now(), &mut end.session, |buffers| {
                     let count = buffers[0].len().min(to - read);
                     buffers[0][..count].copy_from_slice(&sent[read..read + count]);
                     read += count;

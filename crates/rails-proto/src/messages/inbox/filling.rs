@@ -27,11 +27,11 @@ pub(super) enum Claim {
 #[derive(Debug)]
 pub enum Lent {
     /// The lane's piece of the message. The lane [gives it
-    /// back](crate::connection::Connection::give_back) before it waits for anything.
+    /// back](crate::session::Session::give_back) before it waits for anything.
     Piece(MessageBuffer),
     /// A buffer of the lane's own, with the bytes that it had received: another lane has brought
     /// the part. The lane reads the rest into this buffer, and [hands it
-    /// in](crate::connection::Connection::handle_content).
+    /// in](crate::session::Session::handle_content).
     Own(BytesMut),
 }
 

@@ -77,9 +77,9 @@ enum Large {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// A buffer of the lane's own, which the lane then [hands
-    /// in](crate::connection::Connection::handle_content).
+    /// in](crate::session::Session::handle_content).
     Own,
-    /// The message's buffer: the lane [borrows](crate::connection::Connection::lend) its piece for
+    /// The message's buffer: the lane [borrows](crate::session::Session::lend) its piece for
     /// as long as it reads without waiting.
     Message,
     /// The buffer of a message that begins: the inbox first needs a buffer of this number of bytes.
@@ -231,6 +231,11 @@ impl Inbox {
     /// Whether the application has read every message of the stream.
     pub fn is_finished(&self) -> bool {
         self.window.is_finished()
+    }
+
+    /// Sets another window, which is not less.
+    pub(crate) fn grow(&mut self, window: u64) {
+        self.window.grow(window);
     }
 
     /// The offset that the peer must not pass.

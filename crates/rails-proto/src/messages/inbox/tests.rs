@@ -2,6 +2,7 @@ use super::*;
 use crate::{
     chunk::{Chunk, Part},
     messages::{MIN_WINDOW, Outbox, longest_message, message_space, next_of_packet},
+    stream_number::StreamNumber,
 };
 use bytes::BytesMut;
 use proptest::prelude::*;
@@ -11,7 +12,7 @@ use std::collections::VecDeque;
 const WINDOW: u64 = 64 << 10;
 
 fn header(offset: u64, length: u32) -> DataHeader {
-    DataHeader { offset, length, fin: false, checksum: 0 }
+    DataHeader { stream: StreamNumber::FIRST, offset, length, fin: false, checksum: 0 }
 }
 
 fn packet(first: u64, count: u32) -> Content {
@@ -245,7 +246,13 @@ struct World {
 
 impl World {
     fn header(chunk: &Chunk) -> DataHeader {
-        DataHeader { offset: chunk.offset, length: chunk.length, fin: chunk.fin, checksum: 0 }
+        DataHeader {
+            stream: StreamNumber::FIRST,
+            offset: chunk.offset,
+            length: chunk.length,
+            fin: chunk.fin,
+            checksum: 0,
+        }
     }
 
     fn start(&mut self, lane: usize, chunk: Chunk) {
@@ -325,7 +332,7 @@ impl World {
     fn step(&mut self, max: usize) {
         let lane = self.random.random_range(0..3);
         match self.random.random_range(0..12) {
-            0..3 => self.waiting.extend(self.outbox.cut(self.inbox.limit(), max)),
+            0..3 => self.waiting.extend(self.outbox.cut(self.inbox.limit(), max, self.outbox.next())),
             3..6 if self.lanes[lane].is_none() && !self.waiting.is_empty() => {
                 let index = self.random.random_range(0..self.waiting.len());
                 let chunk = self.waiting.swap_remove(index);
@@ -362,10 +369,10 @@ fn copies_behind_the_end_of_many_messages() {
     for _ in 0..4 {
         for first in 0..window / space {
             let packet = self::packet(first, 1);
-            let header = DataHeader::of(first * space, std::slice::from_ref(&payload), false);
+            let header = DataHeader::of(StreamNumber::FIRST, first * space, std::slice::from_ref(&payload), false);
             inbox.insert(&header, &packet, payload.clone()).unwrap();
         }
-        let end = DataHeader { offset: window, length: 0, fin: true, checksum: 0 };
+        let end = DataHeader { stream: StreamNumber::FIRST, offset: window, length: 0, fin: true, checksum: 0 };
         inbox.insert(&end, &Content::Bytes, Bytes::new()).unwrap();
     }
     assert!(inbox.is_complete());

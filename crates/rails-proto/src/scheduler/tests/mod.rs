@@ -4,13 +4,35 @@ mod speed;
 
 use super::*;
 use crate::{
-    chunk::{Chunk, Content},
+    chunk::{Chunk, ChunkKind, Content},
     policy::{Decision, LONGEST_REFUSAL, Policy, Wait},
+    stream_number::StreamNumber,
 };
 use proptest::prelude::*;
+use smallvec::smallvec;
+
+const ONLY: StreamNumber = StreamNumber::FIRST;
+
+/// A scheduler of one stream.
+fn one_stream(
+    policy: Box<dyn StripePolicy>,
+    chunk: usize,
+    buffer: usize,
+    unacknowledged: u64,
+    window: u64,
+) -> Scheduler {
+    let mut scheduler = Scheduler::new(policy, chunk, buffer, unacknowledged, window);
+    scheduler.open(ONLY, u64::MAX);
+    scheduler
+}
+
+/// The bytes of the only stream that no lane has taken.
+fn unsent(scheduler: &Scheduler) -> &Unsent {
+    scheduler.streams().unsent(ONLY).expect("the stream is open")
+}
 
 fn scheduler(policy: Policy) -> Scheduler {
-    let mut scheduler = Scheduler::new(policy.build(), 10, 1000, 100, 100);
+    let mut scheduler = one_stream(policy.build(), 10, 1000, 100, 100);
     scheduler.lane_up(0, LaneTraits::default());
     scheduler.lane_up(1, LaneTraits::default());
     scheduler
@@ -33,7 +55,7 @@ fn offsets(chunks: &[Option<Chunk>]) -> Vec<Option<u64>> {
 #[test]
 fn a_free_lane_takes_the_next_chunk() {
     let mut scheduler = scheduler(Policy::Adaptive);
-    scheduler.write(Bytes::from(vec![1; 35]));
+    scheduler.write(ONLY, Bytes::from(vec![1; 35]));
     let taken = [
         scheduler.take(now(), 0),
         scheduler.take(now(), 0),
@@ -49,7 +71,7 @@ fn static_shares_of_small_writes() {
     let mut scheduler = scheduler(Policy::Static);
     let mut bytes = [0; 2];
     for _ in 0..16 {
-        scheduler.write(Bytes::from_static(b"12345"));
+        scheduler.write(ONLY, Bytes::from_static(b"12345"));
         // The first lane always asks first.
         for lane in [0, 1, 0] {
             bytes[lane] += std::iter::from_fn(|| scheduler.take(now(), lane)).map(|chunk| chunk.length).sum::<u32>();
@@ -60,12 +82,12 @@ fn static_shares_of_small_writes() {
 
 #[test]
 fn weighted_shares_follow_the_weights() {
-    let mut scheduler = Scheduler::new(Policy::Weighted.build(), 12, 1 << 20, 1 << 20, 1 << 20);
+    let mut scheduler = one_stream(Policy::Weighted.build(), 12, 1 << 20, 1 << 20, 1 << 20);
     [4, 1, 0]
         .into_iter()
         .enumerate()
         .for_each(|(lane, weight)| scheduler.lane_up(lane, LaneTraits { weight, ..LaneTraits::default() }));
-    scheduler.write(Bytes::from(vec![1; 1800]));
+    scheduler.write(ONLY, Bytes::from(vec![1; 1800]));
     let mut bytes = [0; 3];
     for _ in 0..100 {
         for (lane, bytes) in bytes.iter_mut().enumerate() {
@@ -81,7 +103,7 @@ fn weighted_shares_follow_the_weights() {
 #[test]
 fn chunks_of_a_stalled_lane_until_it_answers() {
     let mut scheduler = scheduler(Policy::Adaptive);
-    scheduler.write(Bytes::from(vec![1; 40]));
+    scheduler.write(ONLY, Bytes::from(vec![1; 40]));
     let _ = [scheduler.take(now(), 0), scheduler.take(now(), 0), scheduler.take(now(), 1)];
     scheduler.stall(0);
     assert!(scheduler.take(now(), 0).is_none());
@@ -89,17 +111,17 @@ fn chunks_of_a_stalled_lane_until_it_answers() {
     scheduler.handle_ack(now(), 0, &ack(2, 100)).unwrap();
     assert!(!scheduler.lane(0).is_stalled());
     assert_eq!(offsets(&[scheduler.take(now(), 1), scheduler.take(now(), 1)]), [Some(30), None], "10 has arrived");
-    scheduler.buffer_mut().finish();
+    scheduler.finish(ONLY);
     assert!(scheduler.take(now(), 0).unwrap().fin);
     scheduler.handle_ack(now(), 1, &ack(3, 100)).unwrap();
     scheduler.handle_ack(now(), 0, &ack(3, 100)).unwrap();
-    assert!(scheduler.buffer().is_complete());
+    assert!(scheduler.buffer().is_complete(ONLY));
 }
 
 #[test]
 fn chunks_that_stay_with_a_stalled_lane() {
     let mut scheduler = scheduler(Policy::Adaptive);
-    scheduler.write(Bytes::from(vec![1; 30]));
+    scheduler.write(ONLY, Bytes::from(vec![1; 30]));
     let _ = [scheduler.take(now(), 0), scheduler.take(now(), 0), scheduler.take(now(), 0)];
     scheduler.stall(0);
     assert_eq!(offsets(&[scheduler.take(now(), 1)]), [Some(0)]);
@@ -110,9 +132,9 @@ fn chunks_that_stay_with_a_stalled_lane() {
 
 /// Lane 2 was fast and has a long chunk in flight; lane 0 is not known and takes 16 KiB at a time.
 fn a_long_chunk_in_flight_on_lane_2() -> (Scheduler, Chunk) {
-    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 80 << 10, 1 << 20, 1 << 20, 1 << 20);
+    let mut scheduler = one_stream(Policy::Adaptive.build(), 80 << 10, 1 << 20, 1 << 20, 1 << 20);
     (0..3).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
-    scheduler.write(Bytes::from(vec![1; 96 << 10]));
+    scheduler.write(ONLY, Bytes::from(vec![1; 96 << 10]));
     let after = |milliseconds| now() + Duration::from_millis(milliseconds);
     let first = scheduler.take(now(), 2).unwrap();
     scheduler.handle_ack(after(1), 2, &ack(1, (1 << 20) + u64::from(first.length))).unwrap();
@@ -137,10 +159,10 @@ fn restored_lane_keeps_the_rest_of_its_chunk() {
     scheduler.lane_lost(0);
     let left = takes_all_that_is_left(&mut scheduler, 1);
     assert_eq!(left, [(16, 16), (32, 16), (48, 16), (64, 16), (80, 16)]);
-    scheduler.buffer_mut().finish();
-    assert!(scheduler.take(now(), 1).unwrap().fin && !scheduler.buffer().is_complete());
+    scheduler.finish(ONLY);
+    assert!(scheduler.take(now(), 1).unwrap().fin && !scheduler.buffer().is_complete(ONLY));
     scheduler.handle_ack(now(), 1, &ack(6, 1 << 20)).unwrap();
-    assert!(scheduler.buffer().is_complete());
+    assert!(scheduler.buffer().is_complete(ONLY));
 }
 
 #[test]
@@ -170,11 +192,20 @@ fn a_late_acknowledgement_counts_for_every_piece() {
 #[test]
 fn requeued_chunk_cut_in_two() {
     let bytes = Bytes::from((0..100).collect::<Vec<u8>>());
-    let payload = vec![bytes.slice(..30), bytes.slice(30..60), bytes.slice(60..)];
-    let mut chunk = Chunk { offset: 7, payload, length: 100, fin: true, content: Content::Bytes };
+    let payload = smallvec![bytes.slice(..30), bytes.slice(30..60), bytes.slice(60..)];
+    let mut chunk = Chunk {
+        position: 9,
+        stream: ONLY,
+        offset: 7,
+        payload,
+        length: 100,
+        fin: true,
+        content: Content::Bytes,
+        kind: ChunkKind::Stream,
+    };
     let rest = chunk.split_off(60).unwrap();
     assert_eq!((chunk.offset, chunk.length, chunk.fin, chunk.payload.len()), (7, 60, false, 2));
-    assert_eq!((rest.offset, rest.length, rest.fin), (67, 40, true));
+    assert_eq!((rest.position, rest.offset, rest.length, rest.fin), (69, 67, 40, true));
     assert_eq!([chunk.payload.concat(), rest.payload.concat()].concat(), bytes);
     assert_eq!(chunk.split_off(60), None);
 }
@@ -182,7 +213,7 @@ fn requeued_chunk_cut_in_two() {
 #[test]
 fn chunks_up_to_the_limit_and_beyond_a_new_one() {
     let mut scheduler = scheduler(Policy::Adaptive);
-    scheduler.write(Bytes::from(vec![1; 150]));
+    scheduler.write(ONLY, Bytes::from(vec![1; 150]));
     let mut taken = 0;
     while let Some(chunk) = scheduler.take(now(), taken % 2) {
         assert!(chunk.offset + u64::from(chunk.length) <= 100);
@@ -197,7 +228,7 @@ fn chunks_up_to_the_limit_and_beyond_a_new_one() {
 #[test]
 fn chunks_of_a_lost_lane_go_to_another_first() {
     let mut scheduler = scheduler(Policy::Adaptive);
-    scheduler.write(Bytes::from(vec![1; 60]));
+    scheduler.write(ONLY, Bytes::from(vec![1; 60]));
     let _ = [scheduler.take(now(), 0), scheduler.take(now(), 1), scheduler.take(now(), 1), scheduler.take(now(), 1)];
     scheduler.handle_ack(now(), 1, &ack(1, 100)).unwrap();
     scheduler.lane_lost(1);
@@ -208,16 +239,16 @@ fn chunks_of_a_lost_lane_go_to_another_first() {
 #[test]
 fn end_of_a_stream_is_sent_and_acknowledged() {
     let mut scheduler = scheduler(Policy::Adaptive);
-    scheduler.write(Bytes::from_static(b"hello"));
+    scheduler.write(ONLY, Bytes::from_static(b"hello"));
     assert!(!scheduler.take(now(), 0).unwrap().fin);
-    scheduler.buffer_mut().finish();
+    scheduler.finish(ONLY);
     let fin = scheduler.take(now(), 1).unwrap();
     assert_eq!((fin.offset, fin.length, fin.fin), (5, 0, true));
     assert_eq!(scheduler.take(now(), 0), None);
     scheduler.handle_ack(now(), 0, &ack(1, 105)).unwrap();
-    assert!(!scheduler.buffer().is_complete());
+    assert!(!scheduler.buffer().is_complete(ONLY));
     scheduler.handle_ack(now(), 1, &ack(1, 105)).unwrap();
-    assert!(scheduler.buffer().is_complete());
+    assert!(scheduler.buffer().is_complete(ONLY));
 }
 
 /// A policy that gives nothing to any lane.
@@ -232,9 +263,9 @@ impl StripePolicy for Never {
 
 #[test]
 fn a_policy_that_gives_nothing_is_overruled() {
-    let mut scheduler = Scheduler::new(Box::new(Never), 10, 1000, 100, 100);
+    let mut scheduler = one_stream(Box::new(Never), 10, 1000, 100, 100);
     (0..2).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
-    scheduler.write(Bytes::from(vec![1; 20]));
+    scheduler.write(ONLY, Bytes::from(vec![1; 20]));
     assert!(scheduler.take(now(), 0).is_none() && !scheduler.wants(now(), 1));
     let due = now() + LONGEST_REFUSAL;
     assert!(!scheduler.wants(due - Duration::from_millis(1), 1));
@@ -245,14 +276,14 @@ fn a_policy_that_gives_nothing_is_overruled() {
     scheduler.handle_ack(due, 0, &ack(1, 100)).unwrap();
     assert_eq!(offsets(&[scheduler.take(due, 0)]), [Some(10)], "no need to wait again");
     scheduler.handle_ack(due, 0, &ack(2, 100)).unwrap();
-    scheduler.write(Bytes::from(vec![1; 10]));
+    scheduler.write(ONLY, Bytes::from(vec![1; 10]));
     assert!(scheduler.take(due, 0).is_none(), "bytes written later wait anew");
 }
 
 #[test]
 fn answers_that_cannot_be_carried_out() {
     let mut scheduler = scheduler(Policy::Static);
-    scheduler.write(Bytes::from(vec![1; 30]));
+    scheduler.write(ONLY, Bytes::from(vec![1; 30]));
     let first = scheduler.take(now(), 0).unwrap();
     scheduler.buffer.flight_mut().refresh_lane_views();
     assert!(scheduler.buffer.carry_out(now(), Decision::Requeue(10), 0).is_none(), "nothing was requeued");
@@ -274,7 +305,7 @@ fn answers_that_cannot_be_carried_out() {
 #[test]
 fn acknowledgement_of_chunks_that_were_not_sent() {
     let mut scheduler = scheduler(Policy::Adaptive);
-    scheduler.write(Bytes::from_static(b"hello"));
+    scheduler.write(ONLY, Bytes::from_static(b"hello"));
     scheduler.take(now(), 0).unwrap();
     assert_eq!(scheduler.handle_ack(now(), 0, &ack(2, 100)), Err(Violation::NeverSent { acknowledged: 2, sent: 1 }));
     assert!(scheduler.handle_ack(now(), 0, &ack(0, 106)).is_err(), "read more than was sent");
@@ -289,7 +320,7 @@ proptest! {
         policy in prop_oneof![Just(Policy::Adaptive), Just(Policy::Static), Just(Policy::Weighted)],
         steps in prop::collection::vec((0u8..7, 0usize..3, 1usize..40), 1..300),
     ) {
-        let mut scheduler = Scheduler::new(policy.build(), 16, 64, 100, 128);
+        let mut scheduler = one_stream(policy.build(), 16, 64, 100, 128);
         (0..3).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
         let mut written = 0u8;
         let mut expected = Vec::new();
@@ -303,10 +334,10 @@ proptest! {
         for (step, lane, amount) in steps {
             match step {
                 0 | 1 => {
-                    let amount = amount.min(scheduler.unsent().writable_bytes());
+                    let amount = amount.min(unsent(&scheduler).writable_bytes());
                     let bytes: Vec<u8> = (0..amount).map(|_| { written = written.wrapping_add(1); written }).collect();
                     expected.extend_from_slice(&bytes);
-                    scheduler.write(bytes.into());
+                    scheduler.write(ONLY, bytes.into());
                 }
                 2 | 3 => if let Some(chunk) = scheduler.take(now(), lane) {
                     prop_assert!(chunk.length <= 16);
@@ -314,7 +345,7 @@ proptest! {
                     counts[lane] += 1;
                 },
                 4 => {
-                    let limit = scheduler.window().limit(u64::MAX);
+                    let limit = scheduler.streams().used() + scheduler.window().allowance(scheduler.streams().used(), 0);
                     scheduler.handle_ack(now(), lane, &ack(counts[lane], limit)).unwrap();
                 }
                 5 => scheduler.stall(lane),
@@ -324,15 +355,15 @@ proptest! {
                     counts[lane] = 0;
                 }
             }
-            prop_assert!(scheduler.buffer().bytes_kept() <= 100 + 64 && scheduler.unsent().bytes() <= 64);
+            prop_assert!(scheduler.buffer().bytes_kept() <= 100 + 64 && unsent(&scheduler).bytes() <= 64);
         }
-        scheduler.buffer_mut().finish();
+        scheduler.finish(ONLY);
         // From here on lane 1 alone is left, and the peer reads everything.
         scheduler.lane_lost(0);
         scheduler.lane_lost(2);
         scheduler.restore(1);
         let mut rounds = 0;
-        while !scheduler.buffer().is_complete() {
+        while !scheduler.buffer().is_complete(ONLY) {
             while let Some(chunk) = scheduler.take(now(), 1) {
                 deliver(&chunk);
                 counts[1] += 1;

@@ -7,7 +7,7 @@ use crate::policy::{FIRST_CHUNK, UNKNOWN_SERVICE};
 fn reinjection_from_a_much_slower_lane() {
     let mut scheduler = scheduler(Policy::Adaptive);
     let after = |milliseconds| now() + Duration::from_millis(milliseconds);
-    scheduler.write(Bytes::from(vec![1; 40]));
+    scheduler.write(ONLY, Bytes::from(vec![1; 40]));
     let _ = [scheduler.take(now(), 0), scheduler.take(now(), 1)];
     scheduler.handle_ack(after(10), 0, &ack(1, 100)).unwrap();
     let slow = scheduler.take(after(90), 1).unwrap();
@@ -17,17 +17,17 @@ fn reinjection_from_a_much_slower_lane() {
     assert_eq!(again.as_ref(), Some(&slow), "20 ms are less than the 89 that are left");
     assert_eq!(scheduler.take(after(101), 0), None, "two lanes have the chunk already");
     assert_eq!(scheduler.take(after(101), 1), None, "the slow lane takes nothing over");
-    scheduler.buffer_mut().finish();
+    scheduler.finish(ONLY);
     assert!(scheduler.take(after(102), 0).unwrap().fin);
     scheduler.handle_ack(after(110), 0, &Ack { chunks: 4, limit: 100, complete: true }).unwrap();
-    assert!(scheduler.buffer().is_complete(), "the slow lane's copy is not waited for");
+    assert!(scheduler.buffer().is_complete(ONLY), "the slow lane's copy is not waited for");
 }
 
 #[test]
 fn a_slow_lane_is_given_short_chunks() {
-    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20, 64 << 20);
+    let mut scheduler = one_stream(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20, 64 << 20);
     (0..2).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
-    scheduler.write(Bytes::from(vec![0; 60 << 20]));
+    scheduler.write(ONLY, Bytes::from(vec![0; 60 << 20]));
     assert_eq!(scheduler.chunk_length(0), FIRST_CHUNK);
     for round in 1..100 {
         let at = now() + Duration::from_millis(10) * round;
@@ -42,7 +42,7 @@ fn a_slow_lane_is_given_short_chunks() {
             let all = scheduler.lane(lane).transmissions().next_number();
             scheduler.handle_ack(at, lane, &ack(all, 64 << 20)).unwrap();
         }
-        if scheduler.unsent().bytes() < 2 << 20 {
+        if unsent(&scheduler).bytes() < 2 << 20 {
             break;
         }
     }
@@ -54,7 +54,7 @@ fn a_slow_lane_is_given_short_chunks() {
 #[test]
 fn reinjection_of_an_overdue_chunk() {
     let mut scheduler = scheduler(Policy::Adaptive);
-    scheduler.write(Bytes::from(vec![1; 10]));
+    scheduler.write(ONLY, Bytes::from(vec![1; 10]));
     scheduler.take(now(), 1).unwrap();
     let at = scheduler.overdue_at(1).unwrap();
     assert_eq!(at, now() + UNKNOWN_SERVICE);
@@ -68,10 +68,10 @@ fn reinjection_of_an_overdue_chunk() {
 /// was: the lane would get long chunks for ever.
 #[test]
 fn late_copies_tell_how_slow_a_lane_is() {
-    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20, 64 << 20);
+    let mut scheduler = one_stream(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20, 64 << 20);
     (0..2).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
     let length = FIRST_CHUNK as u64;
-    scheduler.write(Bytes::from(vec![0; FIRST_CHUNK]));
+    scheduler.write(ONLY, Bytes::from(vec![0; FIRST_CHUNK]));
     scheduler.take(now(), 1).unwrap();
     let overdue = scheduler.overdue_at(1).unwrap();
     assert_eq!(scheduler.take(overdue, 0).unwrap().offset, 0);
@@ -92,10 +92,10 @@ fn late_copies_tell_how_slow_a_lane_is() {
 /// The past rate of a stuck lane does not count, though no acknowledgement corrects the estimate.
 #[test]
 fn nothing_is_left_to_a_stuck_lane() {
-    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20, 64 << 20);
+    let mut scheduler = one_stream(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20, 64 << 20);
     (0..3).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
     let after = |milliseconds| now() + Duration::from_millis(milliseconds);
-    scheduler.write(Bytes::from(vec![0; 32 << 20]));
+    scheduler.write(ONLY, Bytes::from(vec![0; 32 << 20]));
     (0..3).for_each(|lane| drop(scheduler.take(now(), lane)));
     (0..3).for_each(|lane| scheduler.handle_ack(after(20), lane, &ack(1, 64 << 20)).unwrap());
     while scheduler.lane(0).in_flight() < 1 << 20 {
@@ -118,7 +118,7 @@ fn nothing_is_left_to_a_stuck_lane() {
 fn a_lane_that_is_late_alone() {
     let mut scheduler = scheduler(Policy::Static);
     let after = |milliseconds| now() + Duration::from_millis(milliseconds);
-    scheduler.write(Bytes::from(vec![1; 110]));
+    scheduler.write(ONLY, Bytes::from(vec![1; 110]));
     for _ in 0..5 {
         (0..2).for_each(|lane| drop(scheduler.take(now(), lane)));
     }
@@ -142,7 +142,7 @@ fn a_lane_that_is_late_alone() {
 #[test]
 fn a_lone_chunk_makes_no_lane_late() {
     let mut scheduler = scheduler(Policy::Static);
-    scheduler.write(Bytes::from(vec![1; 10]));
+    scheduler.write(ONLY, Bytes::from(vec![1; 10]));
     scheduler.take(now(), 0).unwrap();
     assert_eq!(scheduler.flight().late_lane(), None);
 }
@@ -151,7 +151,7 @@ fn a_lone_chunk_makes_no_lane_late() {
 #[test]
 fn reinjection_on_a_lane_that_rejoined() {
     let mut scheduler = scheduler(Policy::Adaptive);
-    scheduler.write(Bytes::from(vec![1; 10]));
+    scheduler.write(ONLY, Bytes::from(vec![1; 10]));
     scheduler.take(now(), 0).unwrap();
     let at = scheduler.overdue_at(0).unwrap();
     assert_eq!(scheduler.take(at, 1).unwrap().offset, 0);

@@ -4,9 +4,10 @@ use super::{LONGEST_WRITE, Step, Story, log::Log};
 use bytes::Bytes;
 use rails_proto::{
     chunk::{Chunk, Content, Priority},
-    connection::{Config, Connection, LaneEnd, LaneId, LaneTraits, LinkSample, Transmit},
     messages::{Lent, MessageBuffer, Place},
     parameters::TransportParameters,
+    session::{Config, LaneEnd, LaneId, LaneTraits, LinkSample, Session, Transmit},
+    stream_number::{self, StreamNumber},
     wire::{DataHeader, FRAME_LEN, Frame},
 };
 use std::{
@@ -17,7 +18,7 @@ use std::{
 /// The sender, the peer, and the lanes between them.
 pub(super) struct Pair {
     now: Instant,
-    ends: [Connection; 2],
+    ends: [Session; 2],
     lines: Vec<Line>,
     sent: Log,
     received: Log,
@@ -47,22 +48,23 @@ enum Parcel {
 impl Pair {
     pub(super) fn new(story: &Story) -> Self {
         let Story { messages, policy, longest_chunk, window, lanes, .. } = *story;
-        let parameters = TransportParameters { longest_chunk: longest_chunk as u32, window };
+        let parameters = TransportParameters::one_stream(longest_chunk as u32, window);
         let (send_buffer, outage_limit, linger) = (1 << 20, FOR_EVER, FOR_EVER);
         let config = Config {
             longest_chunk,
             send_buffer,
             max_unacknowledged: parameters.window,
             parameters,
+            side: stream_number::Side::Initiator,
             outage_limit,
             linger,
         };
-        let mut ends = [0, 1].map(|_| Connection::new(config, policy.build(), parameters));
+        let mut ends = [0, 1].map(|_| Session::new(config, policy.build(), parameters));
         let now = Instant::now();
         if messages {
-            ends.iter_mut().for_each(|end| end.carry_messages(now).expect("nothing was written"));
+            ends.iter_mut().for_each(|end| end.carry_messages(now, StreamNumber::FIRST).expect("nothing was written"));
         }
-        ends[1].finish(now);
+        ends[1].finish(now, StreamNumber::FIRST);
         let mut pair = Self { now, ends, lines: Vec::new(), sent: Log::default(), received: Log::default(), messages };
         pair.lines.resize_with(lanes, Line::default);
         (0..lanes).for_each(|lane| pair.join(lane));
@@ -72,7 +74,7 @@ impl Pair {
     pub(super) fn step(&mut self, step: Step) {
         match step {
             Step::Write { length, level } => self.write(length, level),
-            Step::Finish => self.ends[0].finish(self.now),
+            Step::Finish => self.ends[0].finish(self.now, StreamNumber::FIRST),
             Step::Send { lane, chunks } => self.send(lane, chunks),
             Step::Exchange { lane, chunks, microseconds } => self.exchange(lane, chunks, microseconds),
             Step::Answer { lane } => {
@@ -116,13 +118,17 @@ impl Pair {
         }
         if self.ends[0].is_sent() {
             self.read();
-            assert!(self.ends[1].is_read(), "complete, but the peer lacks bytes: {:?}", self.ends[0]);
+            assert!(
+                self.ends[1].is_read(StreamNumber::FIRST),
+                "complete, but the peer lacks bytes: {:?}",
+                self.ends[0]
+            );
         }
     }
 
     fn write(&mut self, length: usize, level: u8) {
         let sender = &mut self.ends[0];
-        if sender.is_finished() || sender.writable_bytes() == 0 {
+        if sender.is_finished(StreamNumber::FIRST) || sender.writable_bytes(StreamNumber::FIRST) == 0 {
             return;
         }
         if self.messages {
@@ -130,10 +136,10 @@ impl Pair {
             let length = if level < 4 { length % 2_000 } else { length };
             let length = length.min(sender.longest_message().0 as usize);
             let priority = Priority::new(level).expect("there are eight");
-            sender.send(self.now, priority, self.sent.send(priority, length));
+            sender.send(self.now, StreamNumber::FIRST, priority, self.sent.send(priority, length));
         } else {
-            let length = length.min(sender.writable_bytes());
-            sender.write(self.now, self.sent.write(length));
+            let length = length.min(sender.writable_bytes(StreamNumber::FIRST));
+            sender.write(self.now, StreamNumber::FIRST, self.sent.write(length));
         }
     }
 
@@ -200,12 +206,12 @@ impl Pair {
         let Some(Parcel::Chunk(chunk)) = line.pipes[0].pop_front() else { return };
         let peer = &mut self.ends[1];
         let place = admit(self.now, peer, id, &chunk);
-        let half = chunk.length as usize / 2;
+        let (half, header) = (chunk.length as usize / 2, header(&chunk));
         if place == Place::Message
-            && let Some(Lent::Piece(mut piece)) = peer.lend(id)
+            && let Lent::Piece(mut piece) = peer.lend(id, &header)
         {
             piece[..half].copy_from_slice(&whole(&chunk)[..half]);
-            peer.give_back(self.now, id, piece, half).expect("an honest end breaks no rule");
+            peer.give_back(self.now, id, &header, piece, half).expect("an honest end breaks no rule");
         }
         self.lines[lane].arriving = Some((chunk, place));
     }
@@ -216,7 +222,7 @@ impl Pair {
         let place = place.unwrap_or_else(|| admit(self.now, peer, id, &chunk));
         let (header, payload) = (header(&chunk), whole(&chunk));
         let taken = match (place, chunk.content) {
-            (Place::Message, content) => match peer.lend(id).expect("the lane fills a part") {
+            (Place::Message, content) => match peer.lend(id, &header) {
                 Lent::Piece(mut piece) => {
                     piece.copy_from_slice(&payload);
                     peer.handle_part(self.now, id, &header, piece)
@@ -265,10 +271,10 @@ impl Pair {
 
     fn read(&mut self) {
         let peer = &mut self.ends[1];
-        while let Some(bytes) = if self.messages { None } else { peer.read(self.now) } {
+        while let Some(bytes) = if self.messages { None } else { peer.read(self.now, StreamNumber::FIRST) } {
             self.received.read(&bytes);
         }
-        while let Some(delivery) = if self.messages { peer.receive(self.now) } else { None } {
+        while let Some(delivery) = if self.messages { peer.receive(self.now, StreamNumber::FIRST) } else { None } {
             self.received.receive(delivery);
         }
     }
@@ -310,9 +316,9 @@ impl Pair {
 
     /// Runs the stream to its end without further losses.
     pub(super) fn come_to_the_end(&mut self) {
-        self.ends[0].finish(self.now);
+        self.ends[0].finish(self.now, StreamNumber::FIRST);
         for _ in 0..MAX_ROUNDS {
-            if self.ends.iter().all(Connection::is_done) {
+            if self.ends.iter().all(Session::is_done) {
                 break;
             }
             for lane in 0..self.lines.len() {
@@ -328,13 +334,13 @@ impl Pair {
             self.check();
             self.now += Duration::from_millis(10);
         }
-        assert!(self.ends.iter().all(Connection::is_done), "no progress over healthy lanes: {:?}", self.ends);
+        assert!(self.ends.iter().all(Session::is_done), "no progress over healthy lanes: {:?}", self.ends);
         self.read();
         assert_eq!(self.received, self.sent);
     }
 }
 
-fn admit(now: Instant, peer: &mut Connection, id: LaneId, chunk: &Chunk) -> Place {
+fn admit(now: Instant, peer: &mut Session, id: LaneId, chunk: &Chunk) -> Place {
     let header = header(chunk);
     if chunk.content == Content::Bytes {
         peer.admit(now, &header).expect("an honest end stays inside the window");
@@ -352,7 +358,7 @@ fn admit(now: Instant, peer: &mut Connection, id: LaneId, chunk: &Chunk) -> Plac
 
 /// The header has no checksum: only the drivers check it.
 fn header(chunk: &Chunk) -> DataHeader {
-    DataHeader { offset: chunk.offset, length: chunk.length, fin: chunk.fin, checksum: 0 }
+    DataHeader { stream: StreamNumber::FIRST, offset: chunk.offset, length: chunk.length, fin: chunk.fin, checksum: 0 }
 }
 
 fn whole(chunk: &Chunk) -> Bytes {

@@ -61,8 +61,8 @@ pub(super) fn enter(contender: Contender, testbed: &Testbed, ucx: Option<&Path>)
 pub(crate) fn own(contender: Contender, testbed: &Testbed) -> Option<Own> {
     let all = || Own::on((0..testbed.links.len()).collect());
     Some(match contender {
-        Contender::PlainFlows => all().both(&["--plain"]),
-        Contender::PlainBestLink => Own::on(vec![super::link::fastest(&testbed.links)]).both(&["--plain"]),
+        Contender::PlainFlows => all().sender(&["--plain"]),
+        Contender::PlainBestLink => Own::on(vec![super::link::fastest(&testbed.links)]).sender(&["--plain"]),
         Contender::RailsStatic => all().sender(&["--policy", "static"]),
         Contender::RailsAdaptive => all(),
         Contender::RailsSingle => all().both(&["--driver", "single"]),
@@ -77,7 +77,7 @@ pub(crate) fn own(contender: Contender, testbed: &Testbed) -> Option<Own> {
         Contender::RailsCeleritas => all().over("celeritas://").both(&["--rate", &rates(testbed)]),
         // The connection is made over the first link, and the kernel adds the others. Subflows
         // arrive at the other addresses, so the listener is on all of them.
-        Contender::Mptcp => Own::on(vec![0]).both(&["--mptcp"]).listening("0.0.0.0"),
+        Contender::Mptcp => Own::on(vec![0]).sender(&["--mptcp"]).listening("0.0.0.0"),
         Contender::Iperf3 | Contender::Ucx => return None,
     })
 }

@@ -81,8 +81,8 @@ pub(crate) struct Running {
 }
 
 impl Own {
-    /// Starts both ends, with more arguments for the receiver.
-    pub(crate) fn start(&self, testbed: &Testbed, time: Duration, receiver: &[&str]) -> Result<Running, ContestError> {
+    /// Starts both ends, with more arguments for the sender.
+    pub(crate) fn start(&self, testbed: &Testbed, time: Duration, sender: &[&str]) -> Result<Running, ContestError> {
         let ends = |side| {
             let addresses = self.links.iter().map(|link| testbed.lab.address(side, *link).to_string());
             addresses.collect::<Vec<_>>().join(",")
@@ -92,13 +92,18 @@ impl Own {
         let called = called.join(",");
         let listen = self.listen.unwrap_or(&called);
         let mut serve = testbed.command(Side::B, &testbed.program);
-        serve.args(["serve", "--once", "--listen", listen]).args(common).args(&self.both).args(receiver);
+        serve.args(["serve", "--once", "--listen", listen]).args(common).args(&self.both);
         self.keep.tell(Side::B, &testbed.keys, &mut serve);
         let mut receiver = Peer::start(serve, testbed.cpus(Side::B))?;
         receiver.wait_for("listening on")?;
         let mut stream = testbed.command(Side::A, &testbed.program);
         stream.args(["stream", "--to", &called, "--from", &ends(Side::A)]);
-        stream.args(["--seconds", &time.as_secs_f64().to_string()]).args(common).args(&self.both).args(&self.sender);
+        stream
+            .args(["--seconds", &time.as_secs_f64().to_string()])
+            .args(common)
+            .args(&self.both)
+            .args(&self.sender)
+            .args(sender);
         self.keep.tell(Side::A, &testbed.keys, &mut stream);
         let sender = Peer::start(stream, testbed.cpus(Side::A))?;
         Ok(Running { receiver, sender })

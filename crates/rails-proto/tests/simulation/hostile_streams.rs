@@ -1,0 +1,327 @@
+//! One end of a session of many streams against a peer that breaks the rules of streams.
+
+use bytes::Bytes;
+use rails_proto::{
+    chunk::{Chunk, ChunkKind},
+    control::{self, Record, Subject},
+    parameters::{StreamParameters, TransportParameters},
+    policy::Policy,
+    session::{Config, Failure, LaneId, LaneTraits, Session, Transmit},
+    stream_number::{Direction, Side, StreamNumber},
+    violation::Violation,
+    wire::{Ack, DataHeader, FRAME_LEN, Frame},
+};
+use std::time::{Duration, Instant};
+
+const WINDOW: u64 = 100_000;
+const STREAM_WINDOW: u64 = 10_000;
+const LANE: LaneId = LaneId(0);
+
+/// A responder that lets its peer have `max` streams of each kind open, with one lane.
+fn responder(max: u32) -> Session {
+    let streams = StreamParameters { window: STREAM_WINDOW, max_bi: max, max_uni: max };
+    let parameters = TransportParameters { longest_chunk: 1_000, window: WINDOW, streams: Some(streams) };
+    let config = Config {
+        longest_chunk: 1_000,
+        send_buffer: 5_000,
+        max_unacknowledged: 1 << 20,
+        parameters,
+        side: Side::Responder,
+        outage_limit: Duration::from_secs(10),
+        linger: Duration::from_secs(10),
+    };
+    let mut session = Session::new(config, Policy::Adaptive.build(), parameters);
+    assert_eq!(session.lane_up(Instant::now(), LaneTraits::default()), Ok(LANE));
+    session
+}
+
+/// A stream of the peer in both directions.
+fn theirs(index: u64) -> StreamNumber {
+    StreamNumber::new(Side::Initiator, Direction::Bi, index)
+}
+
+fn data(session: &mut Session, stream: StreamNumber, offset: u64, length: usize, fin: bool) -> Result<(), Violation> {
+    let payload = Bytes::from(vec![7; length]);
+    let header = DataHeader::of(stream, offset, std::slice::from_ref(&payload), fin);
+    session.admit(Instant::now(), &header)?;
+    session.handle_data(Instant::now(), LANE, &header, payload)
+}
+
+fn tell(session: &mut Session, subject: Subject, value: u64, code: u64) -> Result<(), Violation> {
+    session.handle_control(Instant::now(), LANE, &control::encode([Record { subject, value, code }].into_iter()))
+}
+
+/// Takes all that the lane has to send now.
+fn drain(session: &mut Session) -> Vec<Chunk> {
+    let mut chunks = Vec::new();
+    while let Transmit::Send(chunk) = session.poll_transmit(Instant::now(), LANE, &mut Vec::new()) {
+        chunks.extend(chunk);
+    }
+    chunks
+}
+
+/// Takes the acknowledgements that the lane has to send at that time.
+fn drain_acks(session: &mut Session, now: Instant) -> Vec<Ack> {
+    let mut control = Vec::new();
+    while let Transmit::Send(_) = session.poll_transmit(now, LANE, &mut control) {}
+    let (frames, _) = control.as_chunks::<FRAME_LEN>();
+    let acks = frames.iter().filter_map(|frame| match Frame::decode(frame) {
+        Ok(Frame::Ack(ack)) => Some(ack),
+        _ => None,
+    });
+    acks.collect()
+}
+
+/// The control records among chunks.
+fn records(chunks: &[Chunk]) -> Vec<Record> {
+    let control = chunks.iter().filter(|chunk| chunk.kind == ChunkKind::Control);
+    control.flat_map(|chunk| control::decode(&chunk.payload.concat()).expect("they are records")).collect()
+}
+
+#[test]
+fn streams_that_the_peer_may_not_use() {
+    let own = StreamNumber::new(Side::Responder, Direction::Bi, 0);
+    let own_uni = StreamNumber::new(Side::Responder, Direction::Uni, 0);
+    let their_uni = StreamNumber::new(Side::Initiator, Direction::Uni, 0);
+    let mut session = responder(4);
+    assert_eq!(data(&mut session, own, 0, 1, false), Err(Violation::Stream { stream: own }), "it is not open");
+    let mut session = responder(4);
+    assert_eq!(session.open(Direction::Uni), Some(own_uni));
+    assert_eq!(data(&mut session, own_uni, 0, 1, false), Err(Violation::Stream { stream: own_uni }));
+    for subject in [Subject::Limit(their_uni), Subject::Stop(their_uni)] {
+        let value = u64::from(matches!(subject, Subject::Limit(_)));
+        assert_eq!(tell(&mut responder(4), subject, value, 0), Err(Violation::Stream { stream: their_uni }));
+    }
+    let refused = Violation::TooManyStreams { stream: theirs(4), max: 4 };
+    let mut session = responder(4);
+    assert_eq!(data(&mut session, theirs(4), 0, 1, false), Err(refused.clone()));
+    assert_eq!(session.failure(), Some(&Failure::Violation(refused)));
+}
+
+#[test]
+fn a_flood_of_resets_makes_no_room() {
+    let mut session = responder(4);
+    for index in 0..4 {
+        data(&mut session, theirs(index), 0, 10, false).unwrap();
+        tell(&mut session, Subject::Reset(theirs(index)), 10, 1).unwrap();
+    }
+    drain(&mut session);
+    assert!(data(&mut session, theirs(4), 0, 1, false).is_err(), "the application has not taken notice of any");
+
+    let mut session = responder(4);
+    let now = Instant::now();
+    for index in 0..4 {
+        tell(&mut session, Subject::Reset(theirs(index)), 0, 1).unwrap();
+        let stream = session.accept(Direction::Bi).expect("it was opened");
+        assert_eq!(session.read_failure(stream), Some(Failure::ResetWith { code: 1 }));
+        session.release_receiving(now, stream);
+        session.release_sending(now, stream);
+    }
+    let chunks = drain(&mut session);
+    assert!(data(&mut session, theirs(4), 0, 1, false).is_err(), "this end's own ends are not acknowledged");
+    assert!(!records(&chunks).iter().any(|record| matches!(record.subject, Subject::Streams(_))));
+}
+
+#[test]
+fn closed_streams_make_room() {
+    let (mut session, now) = (responder(4), Instant::now());
+    for index in 0..4 {
+        data(&mut session, theirs(index), 0, 10, true).unwrap();
+        let stream = session.accept(Direction::Bi).expect("it was opened");
+        assert!(session.read(now, stream).is_some() && session.is_read(stream));
+        session.release_receiving(now, stream);
+        session.release_sending(now, stream);
+    }
+    let sent = drain(&mut session).len() as u64;
+    session.handle_ack(now, LANE, &Ack { chunks: sent, limit: WINDOW, complete: false }).unwrap();
+    let told = records(&drain(&mut session));
+    assert_eq!(told, [Record { subject: Subject::Streams(Direction::Bi), value: 8, code: 0 }]);
+    data(&mut session, theirs(7), 0, 1, false).unwrap();
+    data(&mut session, theirs(0), 0, 10, true).unwrap();
+    assert_eq!(session.memory_held(), 1, "a copy for a closed stream is thrown away");
+}
+
+#[test]
+fn bytes_beyond_a_limit() {
+    let beyond = STREAM_WINDOW + 1;
+    assert_eq!(
+        data(&mut responder(4), theirs(0), STREAM_WINDOW - 9, 10, false),
+        Err(Violation::BeyondWindow { end: beyond, limit: STREAM_WINDOW })
+    );
+    // Each stream is within its own limit, and all together are not.
+    let mut session = responder(20);
+    let sent = (0..20).map(|index| data(&mut session, theirs(index), STREAM_WINDOW - 1, 1, false));
+    let outcomes: Vec<_> = sent.collect();
+    assert!(outcomes[..10].iter().all(Result::is_ok));
+    assert_eq!(outcomes[10], Err(Violation::BeyondWindow { end: WINDOW + STREAM_WINDOW, limit: WINDOW }));
+}
+
+/// A byte behind a hole, on each of a thousand streams.
+#[test]
+fn a_thousand_streams_with_a_byte_each() {
+    let mut session = responder(1_000);
+    for index in 0..1_000 {
+        data(&mut session, theirs(index), 99, 1, false).unwrap();
+    }
+    let held = session.memory_held();
+    assert!((1_000..=1_000 * 1_024).contains(&held), "{held}");
+    assert!(data(&mut session, theirs(0), 1_000, 1, false).is_err(), "the window is full: {WINDOW} bytes were sent");
+}
+
+#[test]
+fn resets_that_contradict() {
+    let end_moved = |end| Err(Violation::EndMoved { end });
+    let mut session = responder(4);
+    data(&mut session, theirs(0), 0, 10, false).unwrap();
+    assert_eq!(tell(&mut session, Subject::Reset(theirs(0)), 9, 1), end_moved(9), "ten bytes have arrived");
+    let mut session = responder(4);
+    data(&mut session, theirs(0), 5, 5, true).unwrap();
+    assert_eq!(tell(&mut session, Subject::Reset(theirs(0)), 11, 1), end_moved(11), "the end was told");
+    let mut session = responder(4);
+    tell(&mut session, Subject::Reset(theirs(0)), 10, 1).unwrap();
+    tell(&mut session, Subject::Reset(theirs(0)), 10, 2).unwrap();
+    assert_eq!(session.read_failure(theirs(0)), Some(Failure::ResetWith { code: 1 }), "the first code stays");
+    assert!(tell(&mut session, Subject::Reset(theirs(0)), 12, 1).is_err());
+    let mut session = responder(4);
+    tell(&mut session, Subject::Reset(theirs(0)), 10, 1).unwrap();
+    assert!(data(&mut session, theirs(0), 9, 2, false).is_err(), "bytes behind the end");
+    let mut session = responder(4);
+    assert!(tell(&mut session, Subject::Reset(theirs(0)), STREAM_WINDOW + 1, 1).is_err(), "beyond the limit");
+}
+
+/// The peer gets no credit for what is thrown away.
+#[test]
+fn bytes_beyond_the_limit_of_a_stream_that_was_stopped() {
+    let (mut session, now) = (responder(4), Instant::now());
+    data(&mut session, theirs(0), 0, 10, false).unwrap();
+    session.stop(now, theirs(0), 1);
+    data(&mut session, theirs(0), STREAM_WINDOW - 10, 10, false).unwrap();
+    assert_eq!(
+        data(&mut session, theirs(0), STREAM_WINDOW, 1, false),
+        Err(Violation::BeyondWindow { end: STREAM_WINDOW + 1, limit: STREAM_WINDOW })
+    );
+    // A stop tells its code, though the stream is forgotten meanwhile.
+    let mut session = responder(4);
+    data(&mut session, theirs(0), 0, 10, false).unwrap();
+    session.stop(now, theirs(0), 7);
+    session.release_receiving(now, theirs(0));
+    data(&mut session, theirs(0), 10, 0, true).unwrap();
+    assert_eq!(records(&drain(&mut session)), [Record { subject: Subject::Stop(theirs(0)), value: 0, code: 7 }]);
+}
+
+#[test]
+fn credit_that_shrinks_changes_nothing() {
+    let (mut session, now) = (responder(4), Instant::now());
+    let stream = session.open(Direction::Bi).expect("the peer allows it");
+    tell(&mut session, Subject::Limit(stream), STREAM_WINDOW + 100, 0).unwrap();
+    tell(&mut session, Subject::Limit(stream), 0, 0).unwrap();
+    let mut sent = 0;
+    while sent < STREAM_WINDOW + 100 {
+        let room = session.writable_bytes(stream);
+        session.write(now, stream, Bytes::from(vec![1; room]));
+        let taken: u64 = drain(&mut session).iter().map(|chunk| u64::from(chunk.length)).sum();
+        assert!(taken > 0, "credit that was given is taken back");
+        sent += taken;
+    }
+    assert_eq!(sent, STREAM_WINDOW + 100);
+    tell(&mut session, Subject::Streams(Direction::Bi), 0, 0).unwrap();
+    assert!(session.open(Direction::Bi).is_some(), "a limit of streams does not shrink");
+}
+
+/// A peer that gives no credit for one stream holds no other back, and what this end keeps is
+/// bounded.
+#[test]
+fn a_stream_without_credit_holds_no_other_back() {
+    let (mut session, now) = (responder(4), Instant::now());
+    let [stuck, other] = [(); 2].map(|()| session.open(Direction::Bi).expect("the peer allows it"));
+    let fill = |session: &mut Session, stream| {
+        let room = session.writable_bytes(stream);
+        session.write(now, stream, Bytes::from(vec![1; room]));
+    };
+    for _ in 0..10 {
+        fill(&mut session, stuck);
+        drain(&mut session);
+    }
+    assert_eq!(session.writable_bytes(stuck), 0);
+    fill(&mut session, other);
+    let taken = drain(&mut session);
+    assert!(!taken.is_empty() && taken.iter().all(|chunk| chunk.stream == other), "{taken:?}");
+}
+
+/// The window is full of bytes that a peer does not read, and more wait. A stream of which only the
+/// end is left needs no room.
+#[test]
+fn an_end_needs_no_room() {
+    let (mut session, now) = (responder(20), Instant::now());
+    let [other, kept] = [Direction::Bi, Direction::Uni].map(|direction| session.open(direction).expect("it may"));
+    let mut sent = 0;
+    for _ in 0..12 {
+        let stream = session.open(Direction::Bi).expect("the peer allows it");
+        for _ in 0..3 {
+            let room = session.writable_bytes(stream);
+            session.write(now, stream, Bytes::from(vec![1; room]));
+            let chunks = drain(&mut session);
+            sent += chunks.iter().map(|chunk| u64::from(chunk.length)).sum::<u64>();
+        }
+    }
+    assert_eq!(sent, WINDOW, "all streams together have more");
+    [other, kept].into_iter().for_each(|stream| session.finish(now, stream));
+    let ends = drain(&mut session);
+    let ended: Vec<_> = ends.iter().map(|chunk| (chunk.stream, chunk.length, chunk.fin)).collect();
+    assert_eq!(ended, [(other, 0, true), (kept, 0, true)]);
+}
+
+/// A peer whose every byte was sent and not read, but for one stream, learns how far it may send
+/// as soon as bytes of that one are read.
+#[test]
+fn a_full_window_is_told_as_it_empties() {
+    let (mut session, now) = (responder(20), Instant::now());
+    for index in 0..10 {
+        for at in (0..STREAM_WINDOW).step_by(1_000) {
+            data(&mut session, theirs(index), at, 1_000, false).unwrap();
+        }
+    }
+    drain_acks(&mut session, now);
+    let accepted = session.accept(Direction::Bi).expect("it was opened");
+    let read = session.read(now, accepted).expect("bytes have arrived").len() as u64;
+    assert!(read < WINDOW / 4, "so little is not worth a frame");
+    let due = session.lane_timeouts(LANE).acknowledge.expect("the peer waits for the limit");
+    let acks = drain_acks(&mut session, due);
+    assert_eq!(acks.last().map(|ack| ack.limit), Some(WINDOW + read));
+}
+
+#[test]
+fn frames_of_another_kind_of_session() {
+    let ack = Ack { chunks: 0, limit: WINDOW, complete: true };
+    assert_eq!(responder(4).handle_ack(Instant::now(), LANE, &ack), Err(Violation::Kind));
+    assert_eq!(responder(4).handle_stop(Instant::now(), 0), Err(Violation::Kind));
+    assert_eq!(responder(4).handle_control(Instant::now(), LANE, &[1; 31]), Err(Violation::Control));
+    let long = DataHeader { stream: StreamNumber::FIRST, offset: 0, length: u32::MAX, fin: false, checksum: 0 };
+    for kind in [ChunkKind::Control, ChunkKind::Datagram, ChunkKind::Close { code: 0 }] {
+        let refused = responder(4).admit_special(Instant::now(), &long, kind);
+        assert!(matches!(refused, Err(Violation::TooLong { .. })), "{refused:?}");
+    }
+}
+
+/// A session that is closed in the middle of everything takes nothing more.
+#[test]
+fn closed_in_the_middle_of_everything() {
+    let (mut session, now) = (responder(4), Instant::now());
+    let stream = session.open(Direction::Bi).expect("the peer allows it");
+    session.write(now, stream, Bytes::from_static(b"lost"));
+    data(&mut session, theirs(0), 5, 5, false).unwrap();
+    session.handle_close(now, 9, Bytes::from_static(b"enough"));
+    let closed = Failure::ClosedByPeer { code: 9, reason: Bytes::from_static(b"enough") };
+    assert_eq!(session.failure(), Some(&closed));
+    data(&mut session, theirs(1), 0, 5, false).unwrap();
+    tell(&mut session, Subject::Reset(theirs(0)), 10, 1).unwrap();
+    session.handle_datagram(Bytes::from_static(b"late"));
+    assert_eq!((session.read_datagram(), session.accept(Direction::Uni)), (None, None));
+    session.reset(now, stream, 1);
+    session.stop(now, theirs(0), 1);
+    session.release_sending(now, stream);
+    session.release_receiving(now, stream);
+    session.close(now, 1, Bytes::new());
+    assert_eq!(session.failure(), Some(&closed), "the first end stays");
+    assert_eq!(session.poll_transmit(now, LANE, &mut Vec::new()), Transmit::Close);
+}

@@ -24,7 +24,7 @@ use std::{
 };
 use tokio::{
     sync::{Semaphore, SemaphorePermit, mpsc, oneshot, watch},
-    task::{JoinHandle, JoinSet},
+    task::{JoinError, JoinHandle, JoinSet},
     time::timeout,
 };
 
@@ -138,7 +138,12 @@ impl Host {
         };
         // Those that wait leave, and those that are served end by themselves, or by the signal.
         self.over.send_replace(true);
-        while serving.next().await.is_some() {}
+        while let Some(served) = serving.next().await {
+            match served {
+                Err(error) if !error.is::<Stopped>() && !error.is::<Over>() => drop(explain(&error)),
+                _ => {}
+            }
+        }
         drop(serving);
         self.close().await;
         ended
@@ -303,10 +308,11 @@ async fn accept(
         let arrived = tokio::select! {
             () = is_over(over.clone()) => break,
             Some(heard) = hearing.join_next() => {
-                let (place, fault): (HandshakeId, Option<anyhow::Error>) = heard.expect("it leaves the work to another task");
+                let (place, ended): (HandshakeId, Result<_, JoinError>) = heard.expect("it leaves the work to another task");
                 places.leave(place);
-                if let Some(fault) = fault {
-                    explain_seldom(&fault);
+                // A panic ends this conversation only.
+                if let Err(panic) = ended {
+                    explain_seldom(&panic.into());
                 }
                 continue;
             }
@@ -331,8 +337,7 @@ async fn accept(
             Entry::Refused(_) => unreachable!("none of those who are heard has proved itself"),
         };
         let heard = tokio::spawn(hear(arrived, role, queue.clone(), messages.clone(), evicted, over.clone()));
-        // A panic ends this conversation only.
-        hearing.spawn(async move { (place, heard.await.unwrap_or_else(|panic| Some(panic.into()))) });
+        hearing.spawn(async move { (place, heard.await) });
     }
     drop(queue);
     // Sessions that were not accepted are closed as the listener closes.
@@ -355,7 +360,7 @@ impl Arrived {
     }
 }
 
-/// Hears what an arrival wants, and hands it on. Returns its fault, if it has one.
+/// Hears what an arrival wants, and hands it on. Its fault is explained before it learns of it.
 async fn hear(
     arrived: Arrived,
     role: Role,
@@ -363,7 +368,7 @@ async fn hear(
     messages: Claims<MultiRailMessages>,
     evicted: oneshot::Receiver<()>,
     over: watch::Receiver<bool>,
-) -> Option<anyhow::Error> {
+) {
     match arrived {
         Arrived::Session(session) => {
             let heard = tokio::select! {
@@ -379,19 +384,25 @@ async fn hear(
             match heard {
                 Ok((control, request)) => enqueue(Caller { session, control, request }, &queue).await,
                 Err((parting, error)) => {
+                    if let Some(error) = error {
+                        explain_seldom(&error.helped());
+                    }
                     part(session, parting).await;
-                    error.map(ConversationError::helped)
                 }
             }
         }
         Arrived::Stream(stream) => tokio::select! {
             biased;
-            () = is_over(over) => None,
-            heard = timeout(PATIENCE, hear_messages(stream, &messages)) => match heard {
-                Ok(true) => None,
-                Ok(false) | Err(_) => Some(ConversationError::NoSession.helped()),
-            },
-            Ok(()) = evicted => None,
+            () = is_over(over) => {}
+            heard = timeout(PATIENCE, hear_messages(stream, &messages)) => {
+                if let Err(strangers) = heard.unwrap_or(Err(None)) {
+                    explain_seldom(&ConversationError::NoSession.helped());
+                    if let Some(strangers) = strangers {
+                        strangers.abort();
+                    }
+                }
+            }
+            Ok(()) = evicted => {}
         },
     }
 }
@@ -427,7 +438,7 @@ pub(super) async fn refuse(session: &MultiRailSession, control: &mut Control, wh
 }
 
 /// Hands a caller to those who serve, or refuses it.
-async fn enqueue(mut caller: Caller, queue: &mpsc::Sender<Result<Caller, ListenerClosed>>) -> Option<anyhow::Error> {
+async fn enqueue(mut caller: Caller, queue: &mpsc::Sender<Result<Caller, ListenerClosed>>) {
     match queue.try_reserve() {
         Ok(place) => place.send(Ok(caller)),
         Err(mpsc::error::TrySendError::Full(())) => {
@@ -437,22 +448,23 @@ async fn enqueue(mut caller: Caller, queue: &mpsc::Sender<Result<Caller, Listene
         }
         Err(mpsc::error::TrySendError::Closed(())) => part(caller.session, Parting::Over).await,
     }
-    None
 }
 
-/// Hands a stream of messages to the conversation whose token it shows. Returns whether there is
-/// one.
-async fn hear_messages(stream: MultiRailStream, claims: &Claims<MultiRailMessages>) -> bool {
-    let Ok(mut messages) = stream.into_messages() else { return false };
+/// Hands a stream of messages to the conversation whose token it shows. Gives the stream back where
+/// there is none.
+async fn hear_messages(
+    stream: MultiRailStream,
+    claims: &Claims<MultiRailMessages>,
+) -> Result<(), Option<MultiRailMessages>> {
+    let mut messages = stream.into_messages().map_err(|_| None)?;
     let token = match messages.recv().await {
         Ok(Some(first)) => (*first.payload).try_into().ok().map(Token::from_bytes),
         _ => None,
     };
-    let handed = match token {
-        Some(token) => claims.hand(token, messages),
-        None => Err(messages),
-    };
-    handed.map_err(MultiRailMessages::abort).is_ok()
+    match token {
+        Some(token) => claims.hand(token, messages).map_err(Some),
+        None => Err(Some(messages)),
+    }
 }
 
 /// Waits until the end is over.

@@ -259,7 +259,7 @@ impl Scheduler {
     }
 
     /// The longest chunk that `lane` takes, which may follow its rate. While other streams may have
-    /// something to send soon, it is what the lane carries in about a [millisecond](SHORT_WAY):
+    /// something to send soon, it is what the lane carries in half a [millisecond](SHORT_WAY):
     /// lanes are in order, so an urgent chunk waits for those before it.
     pub fn chunk_length(&self, lane: usize) -> usize {
         let view = self.buffer.flight().lane_view(lane);
@@ -418,8 +418,9 @@ impl Scheduler {
     }
 }
 
-/// While streams are mixed, a chunk takes a lane about this long.
-const SHORT_WAY: Duration = Duration::from_millis(1);
+/// While streams are mixed, a chunk takes a lane about this long, and the two that may be unsent
+/// about a millisecond.
+const SHORT_WAY: Duration = Duration::from_micros(500);
 /// A chunk of mixed streams is no shorter than that for the lane's sake.
 const MIN_SHORT_CHUNK: usize = 16 << 10;
 

@@ -1,6 +1,6 @@
 //! The sending side of one stream.
 
-use super::unsent::Unsent;
+use super::{turns::Turn, unsent::Unsent};
 use crate::{
     chunk::{Chunk, Priority},
     mutation::{self, Mutation},
@@ -17,8 +17,7 @@ pub(crate) struct SendStream {
     limit: u64,
     /// The stream's urgency: of two streams, the one with the greater value sends first.
     urgency: i32,
-    /// Whether a lane has taken anything of the stream.
-    has_sent: bool,
+    turn: Turn,
     end: EarlyEnd,
     /// The application has dropped its handle.
     is_released: bool,
@@ -54,7 +53,7 @@ impl SendStream {
             unsent: Unsent::new(capacity),
             limit,
             urgency: 0,
-            has_sent: false,
+            turn: Turn::default(),
             end: EarlyEnd::Not,
             is_released: false,
         }
@@ -147,9 +146,9 @@ impl SendStream {
         self.urgency = urgency;
     }
 
-    /// Whether a lane has taken anything of the stream.
-    pub(super) fn has_sent(&self) -> bool {
-        self.has_sent
+    /// The stream's next turn.
+    pub(super) fn turn(&mut self) -> &mut Turn {
+        &mut self.turn
     }
 
     /// The peer lets this end send up to `limit`. A limit never shrinks.
@@ -167,9 +166,7 @@ impl SendStream {
     /// stream begins at `position` in the session.
     pub(super) fn cut(&mut self, allowance: u64, max: usize, position: u64) -> Option<Chunk> {
         let limit = self.limit(allowance);
-        let chunk = self.unsent.cut(limit, max, position);
-        self.has_sent |= chunk.is_some();
-        chunk
+        self.unsent.cut(limit, max, position)
     }
 
     fn limit(&self, allowance: u64) -> u64 {

@@ -175,9 +175,12 @@ impl SendStreams {
     /// Sets the urgency of a stream.
     pub(super) fn set_urgency(&mut self, number: StreamNumber, urgency: i32) {
         if let Some(stream) = self.streams.get_mut(number) {
-            let before = stream.urgency();
+            let (before, is_ready) = (stream.urgency(), stream.ready(u64::MAX).is_some());
             stream.set_urgency(urgency);
-            self.turns.change(number, before, urgency);
+            if is_ready {
+                self.turns.leave(number, before, *stream.turn());
+                self.turns.enter(number, urgency, stream.turn(), self.longest_chunk);
+            }
         }
     }
 
@@ -274,12 +277,11 @@ impl SendStreams {
             return Some(self.cut_control(begins, consumed));
         }
         let number = self.next(allowance)?;
-        let (mut cut, mut space, mut urgency) = (None, 0, 0);
+        let (mut cut, mut space) = (None, 0);
         self.act(number, |stream| {
             let before = stream.unsent().next();
             cut = stream.cut(allowance, max, begins);
             space = stream.unsent().next() - before;
-            urgency = stream.urgency();
         });
         let mut chunk = cut?;
         chunk.stream = number;
@@ -292,7 +294,9 @@ impl SendStreams {
         if (chunk.length as usize) < SHORT {
             self.short = Some((number, now));
         }
-        self.turns.sent(number, urgency, chunk.length as usize, self.longest_chunk);
+        if let Some(stream) = self.streams.get_mut(number) {
+            self.turns.sent(number, stream.urgency(), stream.turn(), chunk.length as usize);
+        }
         Some(chunk)
     }
 
@@ -350,8 +354,8 @@ impl SendStreams {
             self.ends.remove(&number);
         }
         match (before.1, after.1) {
-            (false, true) => self.turns.enter(number, stream.urgency(), !stream.has_sent()),
-            (true, false) => self.turns.leave(number, stream.urgency()),
+            (false, true) => self.turns.enter(number, stream.urgency(), stream.turn(), self.longest_chunk),
+            (true, false) => self.turns.leave(number, stream.urgency(), *stream.turn()),
             _ => {}
         }
         Some(result)

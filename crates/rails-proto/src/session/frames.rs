@@ -39,6 +39,10 @@ impl Session {
             };
         }
         if let Some(datagram) = self.many.as_mut().and_then(|many| many.outgoing.pop()) {
+            // An application may always have one more to send.
+            if self.acknowledge(now, lane, true, control) {
+                self.close_if_delivered(now);
+            }
             return Transmit::Send(Some(Chunk::special(ChunkKind::Datagram, 0, datagram)));
         }
         let mut has_control = self.say_stop(lane, control);

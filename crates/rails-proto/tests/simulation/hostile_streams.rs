@@ -325,3 +325,17 @@ fn closed_in_the_middle_of_everything() {
     assert_eq!(session.failure(), Some(&closed), "the first end stays");
     assert_eq!(session.poll_transmit(now, LANE, &mut Vec::new()), Transmit::Close);
 }
+
+/// An application that always has a datagram to send still acknowledges what arrives.
+#[test]
+fn datagrams_hold_up_no_acknowledgement() {
+    let (mut session, now) = (responder(4), Instant::now());
+    data(&mut session, theirs(0), 0, 1_000, false).unwrap();
+    let due = session.lane_timeouts(LANE).acknowledge.expect("a chunk has arrived");
+    let mut control = Vec::new();
+    for _ in 0..100 {
+        session.send_datagram(Bytes::from_static(b"now"));
+        assert!(matches!(session.poll_transmit(due, LANE, &mut control), Transmit::Send(Some(_))));
+    }
+    assert!(!control.is_empty(), "{} ms late", (due - now).as_millis());
+}

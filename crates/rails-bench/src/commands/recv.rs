@@ -84,6 +84,7 @@ async fn recv(args: Args, details: bool) -> Result<Exit> {
 async fn receive(args: &Args, end: &Endpoint, guest: Guest, stop: Stop, details: bool) -> Result<Exit> {
     let Guest { session, mut control, company, .. } = guest;
     if let Err(left) = control.say(&Reply::Begin).await {
+        drop(control);
         part(session, Parting::Failed).await;
         return Err(left.into());
     }

@@ -76,6 +76,16 @@ struct Caller {
     request: Request,
 }
 
+impl Caller {
+    /// Closes the session of a caller that is not served.
+    async fn leave(self, parting: Parting) {
+        parting.close(&self.session);
+        // A stream that is kept would keep the session.
+        drop(self.control);
+        part(self.session, parting).await;
+    }
+}
+
 /// The peer has gone before it was served.
 #[derive(Debug, thiserror::Error)]
 #[error("a peer went away while it waited")]
@@ -156,7 +166,7 @@ impl Host {
         let mut leaving = JoinSet::new();
         while let Some(caller) = self.callers.recv().await {
             if let Ok(caller) = caller {
-                leaving.spawn(part(caller.session, Parting::Over));
+                leaving.spawn(caller.leave(Parting::Over));
             }
         }
         leaving.join_all().await;
@@ -224,7 +234,7 @@ impl Company {
             }
             Err(error) => {
                 let parting = if error.is::<Over>() { Parting::Over } else { Parting::of(&error) };
-                part(caller.session, parting).await;
+                caller.leave(parting).await;
                 Err(error)
             }
         }
@@ -444,9 +454,9 @@ async fn enqueue(mut caller: Caller, queue: &mpsc::Sender<Result<Caller, Listene
         Err(mpsc::error::TrySendError::Full(())) => {
             let why = Reply::Refused("too many callers wait already".to_owned());
             refuse(&caller.session, &mut caller.control, &why).await;
-            part(caller.session, Parting::Refused).await;
+            caller.leave(Parting::Refused).await;
         }
-        Err(mpsc::error::TrySendError::Closed(())) => part(caller.session, Parting::Over).await,
+        Err(mpsc::error::TrySendError::Closed(())) => caller.leave(Parting::Over).await,
     }
 }
 
@@ -539,6 +549,38 @@ mod tests {
         let terms = Terms { places: 1, once: true };
         let (served, ()) = tokio::join!(host.serve(terms, &mut stop, begin), calling);
         assert_eq!(served.unwrap(), Exit::Done);
+    }
+
+    #[tokio::test]
+    async fn callers_that_wait_leave_at_once() {
+        let (served, host) = Served::start().await;
+        let (release, released) = watch::channel(false);
+        let work = |guest: Guest| {
+            let released = released.clone();
+            async move {
+                is_over(released).await;
+                begin(guest).await
+            }
+        };
+        let calling = async {
+            let call = || async {
+                if let Ok(call) = served.call().await {
+                    call.end(&Ok(())).await;
+                }
+            };
+            // The first is served, and the second has said what it wants.
+            let let_go = async {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                release.send_replace(true);
+                std::time::Instant::now()
+            };
+            tokio::join!(call(), call(), let_go).2
+        };
+        let mut stop = Stop::on_signals().unwrap();
+        let terms = Terms { places: 1, once: true };
+        let (ended, let_go) = tokio::join!(host.serve(terms, &mut stop, work), calling);
+        assert_eq!(ended.unwrap(), Exit::Done);
+        assert!(let_go.elapsed() < Duration::from_secs(2), "{:?}", let_go.elapsed());
     }
 
     #[tokio::test]

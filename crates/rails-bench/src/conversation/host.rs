@@ -591,12 +591,15 @@ mod tests {
                 return begin(guest).await;
             }
             guest.control.say(&Reply::Begin).await?;
+            // The end of the session would overtake the answer.
+            guest.session.accept_uni().await?;
             let failed = Err(anyhow::anyhow!("for once"));
             guest.end(&failed).await;
             failed
         };
         let calling = async {
             let call = Call::over(&served.session().await, &Request::Probe).await.unwrap();
+            drop(call.session.open_uni().await.unwrap());
             let left = call.session.closed().await.to_string();
             assert!(left.contains("with code 3: the command failed"), "{left}");
             let call = served.call().await.expect("the next is served");

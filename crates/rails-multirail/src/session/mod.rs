@@ -219,14 +219,16 @@ impl MultiRailSession {
         self.shared().with(|state| self.shared().error(state)).map(SessionError::of)
     }
 
-    /// Lets the peer have that many streams in both directions open at a time, up to 1,048,576.
-    /// More streams than a smaller limit allows stay open, and the peer opens no further ones.
+    /// Lets the peer have that many streams in both directions open at a time, up to 1,048,576. A
+    /// smaller limit takes nothing back: the peer may still open the streams that it was allowed
+    /// before, and further ones once fewer than the limit are left.
     pub fn set_max_concurrent_bi_streams(&self, max: u64) {
         self.set_max_streams(Direction::Bi, max);
     }
 
-    /// Lets the peer have that many streams in one direction open at a time, up to 1,048,576. More
-    /// streams than a smaller limit allows stay open, and the peer opens no further ones.
+    /// Lets the peer have that many streams in one direction open at a time, up to 1,048,576. A
+    /// smaller limit takes nothing back: the peer may still open the streams that it was allowed
+    /// before, and further ones once fewer than the limit are left.
     pub fn set_max_concurrent_uni_streams(&self, max: u64) {
         self.set_max_streams(Direction::Uni, max);
     }

@@ -339,3 +339,12 @@ fn datagrams_hold_up_no_acknowledgement() {
     }
     assert!(!control.is_empty(), "{} ms late", (due - now).as_millis());
 }
+
+/// The peer may have opened the streams before it hears of the smaller limit.
+#[test]
+fn a_smaller_limit_takes_nothing_back() {
+    let (mut session, now) = (responder(4), Instant::now());
+    session.set_max_streams(now, Direction::Bi, 1);
+    assert_eq!(data(&mut session, theirs(3), 0, 1, false), Ok(()));
+    assert!(data(&mut session, theirs(4), 0, 1, false).is_err());
+}

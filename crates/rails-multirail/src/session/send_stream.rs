@@ -194,7 +194,7 @@ impl SendStream {
             if state.session.is_send_settled(number) {
                 return Poll::Ready(Ok(None));
             }
-            if let Some(error) = self.shared().error(state) {
+            if let Some(error) = self.shared().error(state).filter(|_| !state.session.may_still_settle()) {
                 return Poll::Ready(Err(SessionError::of(error)));
             }
             self.tasks.note_writer();

@@ -196,3 +196,24 @@ async fn a_session_in_use_is_not_drained() {
     in_time(ends._rails.drain(Duration::from_secs(60))).await.unwrap();
     assert!(ends.near.close_reason().is_none());
 }
+
+/// The close on one lane may overtake the acknowledgement on another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopped_tells_of_a_peer_that_reads_all_and_drops_the_session() {
+    let rails = rails(2);
+    let (listener, addresses) = listener(&rails, &options()).await;
+    for _ in 0..100 {
+        let near = in_time(MultiRailSession::connect(&rails, &addresses, &options())).await.expect("it can be reached");
+        let far = in_time(listener.accept_session()).await.expect("a session was opened");
+        let reading = tokio::spawn(async move {
+            let mut receive = far.accept_uni().await.expect("it is opened");
+            receive.read_to_end(usize::MAX).await.expect("it ends").len()
+        });
+        let mut send = in_time(near.open_uni()).await.expect("it may be opened");
+        in_time(send.write_all(&vec![1; 1_500_000])).await.expect("the peer reads");
+        send.finish().expect("it was not finished before");
+        let stopped = in_time(send.stopped()).await;
+        assert!(matches!(stopped, Ok(None)), "{stopped:?}");
+        assert_eq!(in_time(reading).await.expect("it reads"), 1_500_000);
+    }
+}

@@ -249,6 +249,12 @@ impl Session {
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
     pub fn handle_ack(&mut self, now: Instant, lane: LaneId, ack: &Ack) -> Result<(), Violation> {
+        // The close on one lane may have overtaken the acknowledgement on another.
+        if matches!(self.failure(), Some(Failure::ClosedByPeer { .. })) {
+            self.scheduler.handle_ack(now, lane.0, ack)?;
+            self.note_settled(now);
+            return Ok(());
+        }
         // A late acknowledgement changes nothing: the application knows that the stream failed, or that the
         // peer reads no more.
         if self.has_failed() || self.stopped().is_some() {

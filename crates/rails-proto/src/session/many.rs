@@ -147,6 +147,12 @@ impl Session {
         self.scheduler.streams().get(stream).is_none() || self.scheduler.buffer().is_settled(stream)
     }
 
+    /// Whether the peer has closed the session, and a lane may still bring acknowledgements that
+    /// the close on another lane has overtaken.
+    pub fn may_still_settle(&self) -> bool {
+        matches!(self.failure(), Some(Failure::ClosedByPeer { .. })) && self.lanes.is_any_up()
+    }
+
     /// The application drops its handle of a stream's sending side, which is finished by that.
     pub fn release_sending(&mut self, now: Instant, stream: StreamNumber) {
         if self.scheduler.streams().get(stream).is_some_and(|stream| !stream.is_cut_short())

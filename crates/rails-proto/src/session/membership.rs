@@ -68,6 +68,10 @@ impl Session {
         self.wakes.writer = true;
         self.owes_no_acknowledgement(lane);
         self.close_if_delivered(now);
+        // Tasks may wait for what a lane still brings.
+        if self.has_failed() {
+            self.wake_all_tasks();
+        }
         self.observe(now);
     }
 

@@ -59,7 +59,7 @@ impl Acknowledger {
 
     /// Whether chunks have arrived that this end has not acknowledged.
     pub(super) fn has_unacknowledged(&self) -> bool {
-        self.since.is_some()
+        self.chunks > self.sent.chunks
     }
 
     /// Whether this end has told the peer on the lane that everything has arrived.

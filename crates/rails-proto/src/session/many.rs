@@ -439,9 +439,10 @@ impl Session {
     }
 
     /// The application has dropped the session, which closes once its peer has all that was
-    /// written, and knows what had arrived here: the peer waits for that with its own streams.
+    /// written, and knows what had arrived here: the peer waits for that with its own streams. What
+    /// came on a lane that has stalled the peer sends again on another, and nobody waits for it.
     pub(super) fn close_when_delivered(&mut self, now: Instant) {
-        let owe = |lane: &LaneId| self.lanes[*lane].acknowledger().has_unacknowledged();
+        let owe = |lane: &LaneId| self.lanes[*lane].acknowledger().has_unacknowledged() && !self.is_stalled(*lane);
         let owing = self.lanes().filter(owe).fold(0, |set, lane| set | 1 << lane.0);
         if let Some(many) = &mut self.many {
             many.owing = owing;
@@ -449,7 +450,7 @@ impl Session {
         self.close_if_delivered(now);
     }
 
-    /// The lane has acknowledged what had arrived on it, or has ended.
+    /// The lane has acknowledged what had arrived on it, has stalled or has ended.
     pub(super) fn owes_no_acknowledgement(&mut self, lane: LaneId) {
         if let Some(many) = &mut self.many {
             many.owing &= !(1 << lane.0);

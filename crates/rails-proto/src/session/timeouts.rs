@@ -197,6 +197,8 @@ impl Session {
         self.push_event(now, Some(lane), EventKind::Stalled { cause, stalled_for, bytes_at_risk });
         self.watch_for_outage(now);
         self.lanes.wake_all();
+        self.owes_no_acknowledgement(lane);
+        self.close_if_delivered(now);
         self.observe(now);
     }
 

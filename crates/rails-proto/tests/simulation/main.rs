@@ -10,6 +10,7 @@
 mod application;
 mod contrary;
 mod crowd;
+mod dropped_sessions;
 mod flaps;
 mod gaps;
 mod hostile;
@@ -21,3 +22,4 @@ mod properties;
 mod replay;
 mod scenarios;
 mod standstill;
+mod victim;

@@ -77,7 +77,7 @@ impl Scenario {
     }
 }
 
-fn time(max_milliseconds: u64) -> impl Strategy<Value = Duration> {
+pub(crate) fn time(max_milliseconds: u64) -> impl Strategy<Value = Duration> {
     (0..max_milliseconds * 1000).prop_map(Duration::from_micros)
 }
 

@@ -7,11 +7,13 @@
 // Each run reads the clock once, at its start: there is no other way to make an `Instant`.
 #![allow(clippy::disallowed_methods)]
 
+mod allocator;
 mod application;
 mod contrary;
 mod crowd;
 mod dropped_sessions;
 mod flaps;
+mod flooded_memory;
 mod gaps;
 mod hostile;
 mod hostile_streams;

@@ -15,15 +15,21 @@ use std::time::{Duration, Instant};
 
 pub(crate) const WINDOW: u64 = 100_000;
 pub(crate) const STREAM_WINDOW: u64 = 10_000;
+pub(crate) const SEND_BUFFER: usize = 5_000;
 pub(crate) const LANE: LaneId = LaneId(0);
 
 /// A responder that lets its peer have `max` streams of each kind open, with one lane.
 pub(crate) fn responder(max: u32) -> Session {
-    let streams = StreamParameters { window: STREAM_WINDOW, max_bi: max, max_uni: max };
-    let parameters = TransportParameters { longest_chunk: 1_000, window: WINDOW, streams: Some(streams) };
+    responder_of(WINDOW, StreamParameters { window: STREAM_WINDOW, max_bi: max, max_uni: max })
+}
+
+/// A responder with that window of all streams together, and with one lane. Its peer has the same
+/// parameters.
+pub(crate) fn responder_of(window: u64, streams: StreamParameters) -> Session {
+    let parameters = TransportParameters { longest_chunk: 1_000, window, streams: Some(streams) };
     let config = Config {
         longest_chunk: 1_000,
-        send_buffer: 5_000,
+        send_buffer: SEND_BUFFER,
         max_unacknowledged: 1 << 20,
         parameters,
         side: Side::Responder,

@@ -224,6 +224,157 @@ fn a_full_window_is_told_as_it_empties() {
     assert_eq!(acks.last().map(|ack| ack.limit), Some(WINDOW + read));
 }
 
+/// Each frame breaks one rule. The session fails with the violation that names it, tells the peer,
+/// and takes nothing more.
+#[test]
+fn every_broken_rule_is_named() {
+    type Attack = fn(&mut Session) -> Result<(), Violation>;
+    let own = |direction| StreamNumber::new(Side::Responder, direction, 0);
+    let their_uni = |index| StreamNumber::new(Side::Initiator, Direction::Uni, index);
+    let no_stream = |stream| Violation::Stream { stream };
+    let too_many = |stream| Violation::TooManyStreams { stream, max: 4 };
+    let attacks: [(&str, Attack, Violation); 19] = [
+        ("credit for a stream never opened", |s| tell(s, Subject::Limit(OWN), 1, 0), no_stream(OWN)),
+        ("a stop of a stream never opened", |s| tell(s, Subject::Stop(OWN), 0, 1), no_stream(OWN)),
+        ("a reset of a stream never opened", |s| tell(s, Subject::Reset(OWN), 0, 1), no_stream(OWN)),
+        ("the end of a stream never opened", |s| data(s, OWN, 0, 0, true), no_stream(OWN)),
+        (
+            "a reset of a stream in which this end alone sends",
+            |s| {
+                let stream = s.open(Direction::Uni).expect("the peer allows it");
+                tell(s, Subject::Reset(stream), 0, 1)
+            },
+            no_stream(own(Direction::Uni)),
+        ),
+        ("credit beyond the limit of streams", |s| tell(s, Subject::Limit(theirs(4)), 1, 0), too_many(theirs(4))),
+        ("a reset beyond the limit of streams", |s| tell(s, Subject::Reset(theirs(4)), 0, 1), too_many(theirs(4))),
+        ("a stop beyond the limit of streams", |s| tell(s, Subject::Stop(theirs(4)), 0, 1), too_many(theirs(4))),
+        ("the largest number", |s| data(s, theirs(LAST), 0, 1, false), too_many(theirs(LAST))),
+        (
+            "bytes beyond the limit of streams in one direction",
+            |s| data(s, StreamNumber::new(Side::Initiator, Direction::Uni, 4), 0, 1, false),
+            too_many(their_uni(4)),
+        ),
+        (
+            "two ends",
+            |s| data(s, theirs(0), 0, 10, true).and_then(|()| data(s, theirs(0), 0, 9, true)),
+            Violation::EndMoved { end: 9 },
+        ),
+        (
+            "an end before bytes that have arrived",
+            |s| data(s, theirs(0), 5, 5, false).and_then(|()| data(s, theirs(0), 0, 9, true)),
+            Violation::EndMoved { end: 9 },
+        ),
+        (
+            "bytes behind the end",
+            |s| data(s, theirs(0), 5, 5, true).and_then(|()| data(s, theirs(0), 8, 3, false)),
+            Violation::BeyondEnd { chunk_end: 11, end: 10 },
+        ),
+        (
+            "two ends of a stream that was stopped",
+            |s| {
+                data(s, theirs(0), 5, 5, true)?;
+                s.stop(Instant::now(), theirs(0), 1);
+                data(s, theirs(0), 0, 9, true)
+            },
+            Violation::EndMoved { end: 9 },
+        ),
+        (
+            "bytes behind the end of a stream that was stopped",
+            |s| {
+                data(s, theirs(0), 5, 5, true)?;
+                s.stop(Instant::now(), theirs(0), 1);
+                data(s, theirs(0), 8, 3, false)
+            },
+            Violation::BeyondEnd { chunk_end: 11, end: 10 },
+        ),
+        (
+            "a reset before bytes of a stream that was stopped",
+            |s| {
+                data(s, theirs(0), 5, 5, false)?;
+                s.stop(Instant::now(), theirs(0), 1);
+                tell(s, Subject::Reset(theirs(0)), 9, 1)
+            },
+            Violation::EndMoved { end: 9 },
+        ),
+        (
+            "an end that is not that of the reset",
+            |s| tell(s, Subject::Reset(theirs(0)), 10, 1).and_then(|()| data(s, theirs(0), 0, 9, true)),
+            Violation::EndMoved { end: 9 },
+        ),
+        (
+            "bytes that no arithmetic takes",
+            |s| data(s, theirs(0), u64::MAX, 1, true),
+            Violation::BeyondWindow { end: u64::MAX, limit: STREAM_WINDOW },
+        ),
+        (
+            "credit for more than was sent",
+            |s| s.handle_ack(Instant::now(), LANE, &Ack { chunks: 0, limit: WINDOW + 1, complete: false }),
+            Violation::NeverSent { acknowledged: 0, sent: 0 },
+        ),
+    ];
+    for (name, attack, expected) in attacks {
+        let mut session = responder(4);
+        assert_eq!(attack(&mut session), Err(expected.clone()), "{name}");
+        assert_eq!(session.failure(), Some(&Failure::Violation(expected)), "{name}");
+        let mut told = Vec::new();
+        let reset = session.poll_transmit(Instant::now(), LANE, &mut told);
+        assert!(matches!(reset, Transmit::Send(None)) && !told.is_empty(), "{name}: the peer is told");
+        assert_eq!(session.poll_transmit(Instant::now(), LANE, &mut told), Transmit::Close, "{name}");
+        let held = session.memory_held();
+        data(&mut session, theirs(1), 0, 1, false).expect("what comes behind the end is thrown away");
+        assert_eq!(session.memory_held(), held, "{name}");
+    }
+}
+
+/// A limit of all streams together that shrinks is an old one, which came late.
+#[test]
+fn credit_of_the_session_that_shrinks_changes_nothing() {
+    let (mut session, now) = (responder(20), Instant::now());
+    let limit = |limit| Ack { chunks: 0, limit, complete: false };
+    session.handle_ack(now, LANE, &limit(0)).unwrap();
+    let mut sent = 0;
+    while let Some(stream) = session.open(Direction::Bi) {
+        for _ in 0..3 {
+            let room = session.writable_bytes(stream);
+            session.write(now, stream, Bytes::from(vec![1; room]));
+            sent += drain(&mut session).iter().map(|chunk| u64::from(chunk.length)).sum::<u64>();
+        }
+    }
+    assert_eq!(sent, WINDOW, "the first window counts");
+    session.handle_ack(now, LANE, &limit(WINDOW + 10)).unwrap();
+    session.handle_ack(now, LANE, &limit(WINDOW)).unwrap();
+    let more: u64 = drain(&mut session).iter().map(|chunk| u64::from(chunk.length)).sum();
+    assert_eq!(more, 10);
+    assert!(session.handle_ack(now, LANE, &limit(2 * WINDOW + 11)).is_err(), "so much was not sent");
+}
+
+/// A stream that the peer has reset keeps its place until this end's own direction is known to have
+/// ended, too: a flood of resets waits for its own acknowledgements.
+#[test]
+fn a_reset_counts_until_the_answer_is_acknowledged() {
+    let (mut session, now) = (responder(1), Instant::now());
+    let mut acknowledged = 0;
+    for index in 0..50 {
+        tell(&mut session, Subject::Reset(theirs(index)), 0, 1).unwrap();
+        let stream = session.accept(Direction::Bi).expect("it was opened");
+        session.reset(now, stream, 2);
+        session.release_receiving(now, stream);
+        session.release_sending(now, stream);
+        let sent = drain(&mut session);
+        assert!(records(&sent).iter().all(|record| record.subject == Subject::Reset(stream)), "no place is free");
+        acknowledged += sent.len() as u64;
+        session.handle_ack(now, LANE, &Ack { chunks: acknowledged, limit: WINDOW, complete: false }).unwrap();
+        let told = drain(&mut session);
+        let place = Record { subject: Subject::Streams(Direction::Bi), value: index + 2, code: 0 };
+        assert_eq!(records(&told), [place]);
+        acknowledged += told.len() as u64;
+        session.handle_ack(now, LANE, &Ack { chunks: acknowledged, limit: WINDOW, complete: false }).unwrap();
+    }
+    let refused = Violation::TooManyStreams { stream: theirs(51), max: 51 };
+    assert_eq!(tell(&mut session, Subject::Reset(theirs(51)), 0, 1), Err(refused));
+}
+
 #[test]
 fn frames_of_another_kind_of_session() {
     let ack = Ack { chunks: 0, limit: WINDOW, complete: true };
@@ -282,3 +433,8 @@ fn a_smaller_limit_takes_nothing_back() {
     assert_eq!(data(&mut session, theirs(3), 0, 1, false), Ok(()));
     assert!(data(&mut session, theirs(4), 0, 1, false).is_err());
 }
+
+/// A stream of this end that it has not opened.
+const OWN: StreamNumber = StreamNumber(1);
+/// The last index of a stream.
+const LAST: u64 = (1 << 62) - 1;

@@ -7,9 +7,9 @@ use crate::{
 use rails_multirail::{AddLaneError, EventKind, MultiRailSession, RailId};
 use std::{net::SocketAddr, sync::Arc};
 use tokio::{
-    io::copy_bidirectional,
+    io::{AsyncReadExt, copy_bidirectional},
     net::{TcpListener, TcpStream},
-    sync::Notify,
+    sync::{Barrier, Notify},
     task::JoinSet,
 };
 
@@ -74,6 +74,75 @@ async fn lanes_that_are_cut_lose_nothing() {
     in_time(asking.join_all()).await;
     assert!(near.stats().lanes.iter().map(|lane| lane.losses).sum::<u64>() > 0);
     assert_eq!(near.stats().bytes_read, 24_000_000);
+}
+
+/// A thousand streams are open, half of which the peer opened, when one of the lanes is cut: each
+/// goes on where it was. At the end, the ends count the same bytes, and the windows are empty.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lane_is_lost_under_a_thousand_streams() {
+    let options = options().max_concurrent_bi_streams(1_000);
+    let rails = rails(2);
+    let (listener, addresses) = listener(&rails, &options).await;
+    let cut = Arc::new([Notify::new(), Notify::new()]);
+    let mut relays = Vec::new();
+    for (index, address) in addresses.into_iter().enumerate() {
+        relays.push(relay(address, cut.clone(), index).await);
+    }
+    let near = in_time(MultiRailSession::connect(&rails, &relays, &options)).await.unwrap();
+    let far = in_time(listener.accept_session()).await.unwrap();
+    until(|| near.lanes_up() == 2 && far.lanes_up() == 2).await;
+    let mut open = Vec::new();
+    for (ours, theirs) in [(&near, &far), (&far, &near)] {
+        echo(theirs);
+        for _ in 0..500 {
+            open.push(in_time(ours.open_bi()).await.unwrap());
+        }
+    }
+    let (halfway, lost) = (Arc::new(Barrier::new(1_001)), Arc::new(Barrier::new(1_001)));
+    let mut talking = JoinSet::new();
+    for (index, (mut send, mut receive)) in open.into_iter().enumerate() {
+        let (halfway, lost) = (halfway.clone(), lost.clone());
+        talking.spawn(async move {
+            let bytes = pattern(4_000 + 7 * index, index as u64);
+            let (before, after) = bytes.split_at(bytes.len() / 2);
+            let mut answer = vec![0; before.len()];
+            // The answer is on its way when the lane is cut.
+            send.write_all(before).await.unwrap();
+            halfway.wait().await;
+            receive.read_exact(&mut answer).await.unwrap();
+            assert!(answer == before, "other bytes came back before");
+            lost.wait().await;
+            send.write_all(after).await.unwrap();
+            send.finish().unwrap();
+            assert!(receive.read_to_end(usize::MAX).await.unwrap() == after, "other bytes came back after");
+            bytes.len() as u64
+        });
+    }
+    in_time(halfway.wait()).await;
+    cut[0].notify_waiters();
+    let losses = || near.stats().lanes.iter().map(|lane| lane.losses).sum::<u64>();
+    until(|| losses() > 0).await;
+    in_time(lost.wait()).await;
+    let bytes = in_time(talking.join_all()).await.into_iter().sum::<u64>();
+    // An end hears of all that its peer has read but for less than a quarter of the window.
+    let is_told = |end: &MultiRailSession| {
+        let window = end.stats().send_window;
+        window.used_bytes <= window.size_bytes / 4
+    };
+    until(|| is_told(&near) && is_told(&far)).await;
+    for end in [&near, &far] {
+        let stats = end.stats();
+        assert_eq!((stats.bytes_written, stats.bytes_read), (bytes, bytes));
+        assert_eq!(stats.receive_window.used_bytes, 0);
+        assert!(end.close_reason().is_none());
+    }
+    // The lane comes back, and the places of the streams are free again.
+    until(|| near.lanes_up() == 2 && far.lanes_up() == 2).await;
+    for _ in 0..500 {
+        assert_eq!(in_time(asked(&near, b"on")).await, b"on");
+    }
+    near.close(0, b"");
+    in_time(far.closed()).await;
 }
 
 /// Forwards connections to that address, until they are cut.

@@ -22,21 +22,10 @@ impl Session {
     /// The next step of `lane`, which has room. Control frames are appended to `control` and go
     /// first.
     pub fn poll_transmit(&mut self, now: Instant, lane: LaneId, control: &mut Vec<u8>) -> Transmit {
-        let state = &mut self.lanes[lane];
-        state.ask();
+        self.lanes[lane].ask();
         if let Some(failure) = self.ending.failure() {
-            return match failure.farewell() {
-                Some(farewell) if state.say_reset() => match farewell {
-                    Farewell::Reset(reason) => {
-                        control.extend_from_slice(&Frame::Reset(reason).encode());
-                        Transmit::Send(None)
-                    }
-                    Farewell::Close { code, reason } => {
-                        Transmit::Send(Some(Chunk::special(ChunkKind::Close { code }, 0, reason)))
-                    }
-                },
-                _ => Transmit::Close,
-            };
+            let farewell = failure.farewell().filter(|_| self.lanes[lane].say_reset());
+            return farewell.map_or(Transmit::Close, |farewell| self.say_farewell(now, lane, farewell, control));
         }
         if let Some(datagram) = self.many.as_mut().and_then(|many| many.outgoing.pop()) {
             // An application may always have one more to send.
@@ -76,6 +65,21 @@ impl Session {
         }
         self.rest_lane(now, lane);
         Transmit::Idle
+    }
+
+    /// The session has failed, and the peer is to know.
+    fn say_farewell(&mut self, now: Instant, lane: LaneId, farewell: Farewell, control: &mut Vec<u8>) -> Transmit {
+        match farewell {
+            Farewell::Reset(reason) => {
+                control.extend_from_slice(&Frame::Reset(reason).encode());
+                Transmit::Send(None)
+            }
+            Farewell::Close { code, reason } => {
+                // The peer hears what has arrived on the lane before it hears of the end.
+                self.acknowledge(now, lane, true, control);
+                Transmit::Send(Some(Chunk::special(ChunkKind::Close { code }, 0, reason)))
+            }
+        }
     }
 
     /// Whether `lane`, whose last step was [`Transmit::Send`], has nothing more to send: its next

@@ -3,9 +3,10 @@
 use crate::victim::{LANE, STREAM_WINDOW, WINDOW, data, drain_acks, drain_lane, responder, theirs};
 use bytes::Bytes;
 use rails_proto::{
-    session::{Failure, LaneId, LaneTraits, Session},
+    chunk::ChunkKind,
+    session::{Failure, LaneId, LaneTraits, Session, Transmit},
     stream_number::Direction,
-    wire::Ack,
+    wire::{Ack, FRAME_LEN, Frame},
 };
 use std::time::Instant;
 
@@ -83,4 +84,18 @@ fn credit_that_is_owed_holds_up_no_end() {
     assert!(session.lane_timeouts(LANE).acknowledge.is_some(), "the peer waits for the limit");
     session.drop_application(now, 0);
     assert!(is_closed(&session));
+}
+
+/// A peer that waits for its stream to arrive learns that it did, though the session is closed at
+/// once.
+#[test]
+fn a_close_comes_behind_the_acknowledgement() {
+    let (mut session, now) = (responder(4), Instant::now());
+    data(&mut session, theirs(0), 0, 10, true).unwrap();
+    session.close(now, 5, Bytes::from_static(b"enough"));
+    let mut control = Vec::new();
+    let Transmit::Send(Some(chunk)) = session.poll_transmit(now, LANE, &mut control) else { panic!("nothing is said") };
+    assert_eq!(chunk.kind, ChunkKind::Close { code: 5 });
+    let [frame] = control.as_chunks::<FRAME_LEN>().0 else { panic!("one frame goes before it") };
+    assert_eq!(Frame::decode(frame), Ok(Frame::Ack(Ack { chunks: 1, limit: WINDOW, complete: false })));
 }

@@ -47,6 +47,8 @@ pub(crate) enum Ending {
     Closed,
     /// The first end drops it when it has written and read everything.
     Dropped,
+    /// The first end drops it when it has written everything, whatever comes from the peer.
+    DroppedUnread,
     /// An end closes it after a time, in the middle of everything.
     Cut {
         /// The end that does.
@@ -96,6 +98,9 @@ impl Crowd {
             return;
         }
         assert!(closed_by(0), "not closed: {}", state());
+        if self.ending == Ending::DroppedUnread {
+            return self.check_streams(world, 0);
+        }
         for end in 0..2 {
             self.check_streams(world, end);
             assert_eq!(world.ends[end].session.memory_held(), 0, "bytes are left: {}", state());
@@ -107,7 +112,7 @@ impl Crowd {
     /// Whether a session ends with that.
     fn says(&self, code: u64, reason: &Bytes) -> bool {
         match self.ending {
-            Ending::Dropped => code == 0 && reason.is_empty(),
+            Ending::Dropped | Ending::DroppedUnread => code == 0 && reason.is_empty(),
             Ending::Closed | Ending::Cut { .. } => code == CODE && reason == REASON,
         }
     }
@@ -186,6 +191,7 @@ fn crowds() -> impl Strategy<Value = Crowd> {
     let ending = prop_oneof![
         5 => Just(Ending::Closed),
         2 => Just(Ending::Dropped),
+        1 => Just(Ending::DroppedUnread),
         1 => (0usize..2, time(2_000)).prop_map(|(end, at)| Ending::Cut { end, at }),
     ];
     let flaps = prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(flapping(), 1..3)];

@@ -177,7 +177,8 @@ impl Player {
             return;
         }
         if let Some(Failure::StoppedWith { code }) = session.write_failure(number) {
-            assert!(story.stops_with(code), "the peer stops with its own code, not {code}");
+            let is_left = code == 0 && self.crowd.ending == Ending::DroppedUnread;
+            assert!(is_left || story.stops_with(code), "the peer stops with its own code, not {code}");
             (sent.is_over, sent.was_stopped) = (true, true);
             return;
         }
@@ -252,11 +253,19 @@ impl Player {
     /// Whether all streams of both ends have come to their end, as far as this end knows. An end
     /// that drops the session need not wait until its peer has everything.
     fn is_done(&self, session: &Session) -> bool {
-        let is_settled = |number| self.crowd.ending == Ending::Dropped || session.is_send_settled(number);
+        let is_settled = |number| self.drops() || session.is_send_settled(number);
+        let is_read = || {
+            let mut received = self.received.values();
+            self.accepted == self.peers() && received.all(|received| received.outcome.is_some())
+        };
         self.opened == self.own()
-            && self.accepted == self.peers()
             && self.sent.iter().all(|(number, sent)| sent.is_over && is_settled(*number))
-            && self.received.values().all(|received| received.outcome.is_some())
+            && (self.crowd.ending == Ending::DroppedUnread || is_read())
+    }
+
+    /// Whether the first end drops the session.
+    fn drops(&self) -> bool {
+        matches!(self.crowd.ending, Ending::Dropped | Ending::DroppedUnread)
     }
 
     /// Ends the session. The peer hears of the end on a lane: one that lasts has joined by then.
@@ -265,8 +274,20 @@ impl Player {
         let have_joined = self.at(now, slowest);
         if session.lanes().next().is_none() || now <= have_joined {
             self.writer = Task::Until(now.max(have_joined) + Duration::from_millis(5));
-        } else if self.crowd.ending == Ending::Dropped && !is_cut {
+        } else if self.drops() && !is_cut {
             self.has_left = true;
+            // No handle is left.
+            for (number, received) in self.received.iter_mut().filter(|(_, received)| received.outcome.is_none()) {
+                received.outcome = Some(Outcome::Left);
+                session.release_receiving(now, *number);
+            }
+            for (number, sent) in self.sent.iter_mut().filter(|(_, sent)| !sent.is_released) {
+                sent.is_released = true;
+                session.release_sending(now, *number);
+            }
+            self.to_read.clear();
+            self.to_write.clear();
+            self.later.clear();
             session.drop_application(now, 0);
         } else {
             self.has_left = true;
@@ -369,7 +390,7 @@ impl Party for Player {
             return;
         }
         self.hear(session);
-        if self.may_accept {
+        if self.may_accept && !self.has_left {
             return self.accept(now, session);
         }
         // What has arrived before the session was closed can be read after it.

@@ -17,9 +17,12 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use rails_multirail::{Mode, MultiRailSession, RecvStream, SendStream};
-use rails_transfer::{Observer, ReceiveOptions, ReceiveSummary, SendSummary};
+use rails_transfer::{
+    AcceptStreams, Observer, OpenStreams, ReceiveOptions, ReceiveSummary, SendOptions, SendSummary,
+};
 use std::{
     error::Error,
+    io,
     path::PathBuf,
     pin::pin,
     sync::Arc,
@@ -48,6 +51,28 @@ pub(crate) struct Way {
     pub(crate) control: Join<RecvStream, SendStream>,
 }
 
+/// The further streams of a session, which carry the files.
+struct Further(MultiRailSession);
+
+impl OpenStreams for Further {
+    type Stream = SendStream;
+
+    async fn open(&mut self) -> io::Result<SendStream> {
+        let stream = self.0.open_uni().await?;
+        // The messages of the control stream go first.
+        stream.set_priority(-1);
+        Ok(stream)
+    }
+}
+
+impl AcceptStreams for Further {
+    type Stream = RecvStream;
+
+    async fn accept(&mut self) -> io::Result<RecvStream> {
+        Ok(self.0.accept_uni().await?)
+    }
+}
+
 /// Sends files and folders, and ends the session.
 ///
 /// # Errors
@@ -60,7 +85,8 @@ pub(crate) async fn send(
     stop: Stop,
 ) -> Result<Batch<SendSummary>> {
     let Way { session, control } = way;
-    let transfer = async move { rails_transfer::send(control, &sources, observer).await };
+    let further = Further(session.clone());
+    let transfer = async move { SendOptions::new().send_over(control, further, &sources, observer).await };
     let (ended, time, side) = carry(end, &session, stop, std::future::pending(), transfer).await?;
     match &ended {
         Ok(Ok(_)) => part(session, Parting::Done).await,
@@ -85,7 +111,8 @@ pub(crate) async fn receive(
     gives_way: impl Future<Output = GaveWay> + Send + 'static,
 ) -> Result<Batch<ReceiveSummary>> {
     let Way { session, control } = way;
-    let transfer = async move { options.receive(control, &into, observer).await };
+    let further = Further(session.clone());
+    let transfer = async move { options.receive_over(control, further, &into, observer).await };
     let (ended, time, side) = carry(end, &session, stop, gives_way, transfer).await?;
     match &ended {
         // The sender has the last word, and reads first why the batch was refused.

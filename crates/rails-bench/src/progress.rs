@@ -116,9 +116,10 @@ impl Observer for Progress {
     }
 
     fn moved(&self, path: &RelPath, bytes: u64) {
-        self.bar.inc(bytes);
+        // Of a file that has failed, bytes may come late: they count no more.
         if let Some(file) = self.open().get_mut(&path.to_string()) {
             file.done += bytes;
+            self.bar.inc(bytes);
         }
     }
 
@@ -147,6 +148,15 @@ impl Observer for Progress {
 
     fn unreadable(&self, reason: &Reason) {
         print::note(format_args!("failed    {reason}"));
+    }
+
+    fn fewer_streams(&self, streams: usize, reason: &Reason) {
+        let over = match streams {
+            0 => "the stream of their messages".to_owned(),
+            1 => "1 stream".to_owned(),
+            _ => format!("{streams} streams"),
+        };
+        print::note(format_args!("warning: the files go over {over}: {reason}"));
     }
 
     fn lacking(&self, lacking: &LackingGuarantee) {

@@ -3,7 +3,7 @@
 
 use crate::{
     guarantee::{Guarantee, LackingGuarantee},
-    message::MODE_BITS,
+    meta::MODE_BITS,
     observe::Observer,
     reason::Reason,
 };
@@ -16,7 +16,7 @@ use std::{
     fs::{File, Permissions},
     io,
     os::unix::fs::{MetadataExt, PermissionsExt},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// The calls that a file system may refuse.
@@ -40,13 +40,13 @@ pub(crate) struct Access {
     pub(crate) names: u64,
 }
 
-/// Requests each guarantee, and records those that were refused.
+/// Requests each guarantee, and records those that were refused. Several threads share one.
 pub(crate) struct Guarantees {
     calls: Calls,
     /// Whether a refused guarantee is a failure.
     is_strict: bool,
     observer: Arc<dyn Observer>,
-    lacking: Vec<LackingGuarantee>,
+    lacking: Mutex<Vec<LackingGuarantee>>,
 }
 
 impl Calls {
@@ -80,16 +80,16 @@ impl fmt::Display for Access {
 
 impl Guarantees {
     pub(crate) fn new(calls: Calls, is_strict: bool, observer: Arc<dyn Observer>) -> Self {
-        Self { calls, is_strict, observer, lacking: Vec::new() }
+        Self { calls, is_strict, observer, lacking: Mutex::default() }
     }
 
     /// The guarantees that were refused so far, each once.
-    pub(crate) fn lacking(&self) -> &[LackingGuarantee] {
-        &self.lacking
+    pub(crate) fn lacking(&self) -> Vec<LackingGuarantee> {
+        self.refused().clone()
     }
 
     /// Locks a part against other receivers.
-    pub(crate) fn lock(&mut self, part: &File) -> Result<(), Reason> {
+    pub(crate) fn lock(&self, part: &File) -> Result<(), Reason> {
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::WouldBlock => Reason::new(BUSY),
             _ => because("lock the part file")(error),
@@ -115,12 +115,12 @@ impl Guarantees {
     }
 
     /// Puts a file's bytes, or a folder's names, on disk.
-    pub(crate) fn sync(&mut self, file: &File, doing: &'static str) -> Result<(), Reason> {
+    pub(crate) fn sync(&self, file: &File, doing: &'static str) -> Result<(), Reason> {
         (self.calls.sync)(file).or_else(|error| self.without(Guarantee::Sync, doing, error))
     }
 
     /// Gives a file or folder its mode, and reads the mode back.
-    pub(crate) fn set_mode(&mut self, file: &File, mode: u32, doing: &'static str) -> Result<(), Reason> {
+    pub(crate) fn set_mode(&self, file: &File, mode: u32, doing: &'static str) -> Result<(), Reason> {
         let set = (self.calls.set_mode)(file, mode);
         if set.as_ref().is_err_and(|error| !refuses(error)) {
             return set.map_err(because(doing));
@@ -140,28 +140,33 @@ impl Guarantees {
 
     /// Continues with a part that others seem to be able to change, on a file system that shows all
     /// files like that.
-    pub(crate) fn without_owner(&mut self, access: Access) -> Result<(), Reason> {
+    pub(crate) fn without_owner(&self, access: Access) -> Result<(), Reason> {
         let error = io::Error::new(io::ErrorKind::Unsupported, format!("it reads back as {access}"));
         self.without(Guarantee::Owner, "make a part file that is ours alone", error)
     }
 
     /// Continues although a folder may not be opened to put its names on disk.
-    pub(crate) fn without_sync(&mut self, error: io::Error) -> Result<(), Reason> {
+    pub(crate) fn without_sync(&self, error: io::Error) -> Result<(), Reason> {
         self.without(Guarantee::Sync, "open the folder to put it on disk", error)
     }
 
     /// Continues without a guarantee if the error means that the call is unavailable, and if that
     /// is allowed.
-    fn without(&mut self, guarantee: Guarantee, doing: &'static str, error: io::Error) -> Result<(), Reason> {
+    fn without(&self, guarantee: Guarantee, doing: &'static str, error: io::Error) -> Result<(), Reason> {
         if self.is_strict || !refuses(&error) {
             return Err(because(doing)(error));
         }
-        if self.lacking.iter().all(|lacking| lacking.guarantee != guarantee) {
+        let mut refused = self.refused();
+        if refused.iter().all(|lacking| lacking.guarantee != guarantee) {
             let lacking = LackingGuarantee { guarantee, cause: Reason::new(format_args!("cannot {doing}: {error}")) };
             self.observer.lacking(&lacking);
-            self.lacking.push(lacking);
+            refused.push(lacking);
         }
         Ok(())
+    }
+
+    fn refused(&self) -> MutexGuard<'_, Vec<LackingGuarantee>> {
+        self.lacking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -90,6 +90,16 @@ pub enum ThreadError {
     Panicked,
 }
 
+impl ThreadError {
+    /// The error with its cause, for the observer and the peer.
+    pub(crate) fn reason(&self) -> Reason {
+        match self {
+            Self::Spawn(source) => Reason::new(format_args!("no further thread: {self}: {source}")),
+            Self::Panicked => Reason::new(self),
+        }
+    }
+}
+
 /// The stream failed, or carries another protocol.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -97,6 +107,14 @@ pub enum WireError {
     /// The stream itself failed.
     #[error("{doing} the stream failed")]
     Io {
+        /// `reading` or `writing`.
+        doing: &'static str,
+        /// The stream's error.
+        source: io::Error,
+    },
+    /// A further stream failed, one that carries files.
+    #[error("{doing} a stream of files failed")]
+    Carrier {
         /// `reading` or `writing`.
         doing: &'static str,
         /// The stream's error.
@@ -141,6 +159,17 @@ pub enum WireError {
     Violation(#[from] Violation),
 }
 
+impl WireError {
+    /// The error of a further stream.
+    pub(crate) fn of_carrier(self) -> Self {
+        match self {
+            Self::Io { doing, source } => Self::Carrier { doing, source },
+            Self::Cut => Self::Carrier { doing: "reading", source: io::ErrorKind::UnexpectedEof.into() },
+            other => other,
+        }
+    }
+}
+
 /// A well-formed message or block that the protocol does not allow in this state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -182,6 +211,18 @@ pub enum Violation {
         id: u64,
         /// The size offered, in bytes.
         size: u64,
+    },
+    /// The sender opened more streams of files than the receiver takes.
+    #[error("more than {max} streams of files were opened")]
+    Streams {
+        /// The limit.
+        max: usize,
+    },
+    /// A stream of files ended before the file on it did.
+    #[error("a stream of files ended in the middle of entry {id}")]
+    StreamEnd {
+        /// The entry.
+        id: u64,
     },
     /// The receiver confirms another digest than the sender's.
     #[error("the receiver confirmed entry {id} with a digest that is not the file's")]

@@ -1,7 +1,7 @@
 //! The form of frames and greetings.
 //!
 //! A frame is one kind byte, the payload's length as a little-endian `u32`, and the payload. A
-//! greeting is 8 bytes of magic, the version, and the role.
+//! greeting is 8 bytes of magic, the version, the role, and the number of further streams.
 
 /// The role of an end of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub(crate) fn header(kind: u8, len: usize) -> [u8; HEADER_LEN] {
 }
 
 /// The version in the greeting. Versions are not negotiated: both peers must name the same one.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// The limit on a control message. The largest message, an offer with a path of 4096 bytes, has
 /// half of it.
 pub(crate) const MAX_CONTROL: usize = 8 * 1024;
@@ -56,6 +56,7 @@ pub(crate) const MAX_CONTROL: usize = 8 * 1024;
 pub(crate) const MAX_BLOCK: usize = 1024 * 1024;
 
 pub(crate) const MAGIC: &[u8; 8] = b"RAILS-FT";
+/// The part of a greeting that every version has: magic, version, role.
 pub(crate) const GREETING_LEN: usize = 11;
 pub(crate) const HEADER_LEN: usize = 5;
 pub(crate) const KIND_MESSAGE: u8 = 0;

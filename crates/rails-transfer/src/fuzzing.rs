@@ -5,6 +5,7 @@ use crate::{
     Digest, RelPath, Totals,
     frame::{KIND_MESSAGE, MAGIC, MAX_CONTROL, Role, VERSION, header},
     message::{self, FromReceiver, FromSender, Held, Settled},
+    meta::Meta,
 };
 use serde::Serialize;
 
@@ -29,12 +30,12 @@ pub fn seeds() -> (Vec<u8>, Vec<u8>) {
     let from_sender = [
         FromSender::Totals(Totals { files: 1, folders: 1, bytes: 3 }),
         FromSender::Folder { id: 0, path: path("d") },
-        FromSender::Offer { id: 1, path: path("d/f"), size: 3, mode: 0o644 },
-        FromSender::Start { id: 1, offset: 0 },
+        FromSender::Offer { id: 1, path: path("d/f"), size: 3 },
+        FromSender::Start { id: 1, offset: 0, meta: Meta::of_mode(0o644) },
     ];
     let and_last = [
         FromSender::Finish { id: 1, digest },
-        FromSender::Seal { id: 2, path: path("d"), mode: 0o755 },
+        FromSender::Seal { id: 2, path: path("d"), meta: Meta::of_mode(0o755) },
         FromSender::Done,
     ];
     let from_receiver = [
@@ -51,7 +52,7 @@ pub fn seeds() -> (Vec<u8>, Vec<u8>) {
 
 /// The first bytes of a peer.
 fn greeting(role: Role) -> Vec<u8> {
-    [&MAGIC[..], &VERSION.to_le_bytes(), &[role as u8]].concat()
+    [&MAGIC[..], &VERSION.to_le_bytes(), &[role as u8, 0]].concat()
 }
 
 /// A message in its frame.

@@ -97,6 +97,7 @@ mod frame;
 pub mod fuzzing;
 mod guarantee;
 mod message;
+mod meta;
 mod observe;
 mod path;
 mod plan;
@@ -106,6 +107,7 @@ mod receiver;
 mod sender;
 mod source;
 mod store;
+mod streams;
 mod summary;
 mod thread;
 mod wire;
@@ -117,8 +119,9 @@ pub use observe::{Observer, Outcome};
 pub use path::{PathError, RelPath};
 pub use reason::Reason;
 pub use receiver::{ReceiveOptions, receive};
-pub use sender::send;
+pub use sender::{SendOptions, send};
 pub use store::make_folder;
+pub use streams::{AcceptStreams, OpenStreams};
 pub use summary::{Failure, How, ReceiveSummary, SendSummary, SentFile, Skipped};
 
 #[doc = include_str!("../PROTOCOL.md")]

@@ -1,6 +1,6 @@
 //! The messages of the two peers, and their bytes.
 
-use crate::{guarantee::LackingGuarantee, path::RelPath, reason::Reason};
+use crate::{guarantee::LackingGuarantee, meta::Meta, path::RelPath, reason::Reason};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::fmt;
 
@@ -30,15 +30,15 @@ pub(crate) enum FromSender {
     /// Opens an entry: make this folder.
     Folder { id: u64, path: RelPath },
     /// Opens an entry: a file that the sender can send.
-    Offer { id: u64, path: RelPath, size: u64, mode: u32 },
-    /// Opens an entry: this folder's contents are complete; give it its mode.
-    Seal { id: u64, path: RelPath, mode: u32 },
-    /// Data blocks of this file follow, from `offset` to its end.
-    Start { id: u64, offset: u64 },
+    Offer { id: u64, path: RelPath, size: u64 },
+    /// Opens an entry: this folder's contents are complete; give it its properties.
+    Seal { id: u64, path: RelPath, meta: Meta },
+    /// Data blocks of this file follow on the same stream, from `offset` to its end.
+    Start { id: u64, offset: u64, meta: Meta },
     /// All of the file's blocks were sent, and this is the digest of the whole file.
     Finish { id: u64, digest: Digest },
-    /// The receiver's file is equal, and stays.
-    Keep { id: u64 },
+    /// The receiver's file is equal, and stays, with these properties.
+    Keep { id: u64, meta: Meta },
     /// The sender gives this file up; allowed in place of `Start` and of `Finish`.
     Abort { id: u64, reason: Reason },
     /// The last message: there are no further entries.
@@ -56,8 +56,7 @@ pub(crate) enum FromReceiver {
     Settled { id: u64, outcome: Settled },
     /// Everything is settled and on disk; the answer to `Done`.
     Bye,
-    /// Sent before `Bye`, to a sender that marks modes with [`HEARS_LACKING`]: a guarantee that the
-    /// file system refused.
+    /// Sent before `Bye`: a guarantee that the file system refused.
     Lacking { lacking: LackingGuarantee },
 }
 
@@ -133,13 +132,6 @@ pub(crate) fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, postcard::E
     }
 }
 
-/// Read, write and execute for owner, group and others; the set-id and sticky bits are not carried
-/// to another machine, where the owner is another one.
-pub(crate) const MODE_BITS: u32 = 0o777;
-/// A bit beside those of a mode: the sender accepts `Lacking`. An older receiver uses only
-/// the nine bits of a mode.
-pub(crate) const HEARS_LACKING: u32 = 1 << 31;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,8 +153,10 @@ mod tests {
     #[test]
     fn an_offer_has_the_bytes_that_the_document_shows() {
         let path = RelPath::parse("a").unwrap();
-        let offer = FromSender::Offer { id: 0, path, size: 0, mode: 0o644 };
-        assert_eq!(encode(&offer, Vec::new()), [3, 0, 1, b'a', 0, 0xa4, 0x03]);
+        let offer = FromSender::Offer { id: 0, path, size: 0 };
+        assert_eq!(encode(&offer, Vec::new()), [3, 0, 1, b'a', 0]);
+        let start = FromSender::Start { id: 0, offset: 0, meta: Meta::of_mode(0o644) };
+        assert_eq!(encode(&start, Vec::new()), [5, 0, 0, 4, 0, 2, 0xa4, 0x03]);
         assert_eq!(encode(&FromSender::Done, Vec::new()), [9]);
         assert_eq!(encode(&FromReceiver::Bye, Vec::new()), [3]);
     }
@@ -176,7 +170,7 @@ mod tests {
     #[test]
     fn the_largest_messages_fit_a_control_frame() {
         let path = RelPath::parse(vec!["a".repeat(255); 16].join("/")).unwrap();
-        let offer = FromSender::Offer { id: u64::MAX, path, size: u64::MAX, mode: u32::MAX };
+        let offer = FromSender::Offer { id: u64::MAX, path, size: u64::MAX };
         assert!(encode(&offer, Vec::new()).len() <= crate::frame::MAX_CONTROL);
         let failed = Settled::Failed { reason: Reason::new("x".repeat(5000)) };
         let settled = FromReceiver::Settled { id: u64::MAX, outcome: failed };
@@ -185,9 +179,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn offers_come_back_as_they_went(id: u64, size: u64, mode: u32, name in "[^/\0]{2,40}") {
+        fn offers_come_back_as_they_went(id: u64, size: u64, name in "[^/\0]{2,40}") {
             let Ok(path) = RelPath::parse(name) else { return Ok(()) };
-            let offer = FromSender::Offer { id, path, size, mode };
+            let offer = FromSender::Offer { id, path, size };
             prop_assert_eq!(decode::<FromSender>(&encode(&offer, Vec::new())), Ok(offer));
         }
 

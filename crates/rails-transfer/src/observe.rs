@@ -10,9 +10,9 @@ use std::path::Path;
 
 /// Watches a transfer, for progress bars, counters and logs.
 ///
-/// The transfer's task and its disk thread make the calls, and wait for them. Files overlap: a
-/// file's `started` may come before the `finished` of the one before it. The default of every
-/// method does nothing.
+/// The transfer's task and its threads make the calls, several at a time, and wait for them. Files
+/// overlap, and the calls for one file come in order, but for the `moved` of a file that fails: one
+/// may come behind its `finished`. The default of every method does nothing.
 pub trait Observer: Send + Sync {
     /// The receiver has done all received work and waits for the sender (`true`), or continues
     /// (`false`). At first it waits for the sender's greeting.
@@ -50,6 +50,13 @@ pub trait Observer: Send + Sync {
     /// A file or folder of a source could not be read, and so is not part of the batch.
     fn unreadable(&self, reason: &Reason) {
         let _ = reason;
+    }
+
+    /// Files go over `streams` streams beside the control stream, fewer than were asked for,
+    /// because no further thread or stream can be had; called once at most. With 0, the files
+    /// go over the control stream.
+    fn fewer_streams(&self, streams: usize, reason: &Reason) {
+        let _ = (streams, reason);
     }
 
     /// The receiver's file system refuses a guarantee, and the batch continues without it; called

@@ -2,7 +2,8 @@
 
 use crate::{
     error::SendError,
-    message::{MODE_BITS, Totals},
+    message::Totals,
+    meta::Meta,
     path::{PathError, RelPath},
     reason::Reason,
     summary::Skipped,
@@ -15,7 +16,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     fmt, fs, io,
-    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -37,8 +38,6 @@ pub(crate) struct Plan {
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) path: RelPath,
-    /// Nine permission bits.
-    pub(crate) mode: u32,
     pub(crate) kind: EntryKind,
 }
 
@@ -52,7 +51,10 @@ impl Entry {
 /// The kind of an entry.
 #[derive(Debug, Clone)]
 pub(crate) enum EntryKind {
-    Folder,
+    Folder {
+        /// Its properties when it was listed.
+        meta: Meta,
+    },
     File {
         /// The file's place at the sender.
         source: Place,
@@ -90,7 +92,7 @@ pub(crate) fn plan(sources: &[PathBuf]) -> Result<Plan, SendError> {
         match path {
             Some(path) if metadata.is_file() => {
                 plan.claim(&path, source)?;
-                plan.add_file(path, metadata.len(), metadata.permissions().mode(), Place::Named(source.clone()));
+                plan.add_file(path, metadata.len(), Place::Named(source.clone()));
             }
             path if metadata.is_dir() => plan.walk(source, path.as_ref())?,
             _ => return Err(SendError::Special { path: source.clone() }),
@@ -141,7 +143,7 @@ impl Plan {
                 self.claim(&path, &at)?;
             }
             if metadata.is_file() {
-                self.add_file(path, metadata.len(), metadata.mode(), Place::Below(root.clone(), inside));
+                self.add_file(path, metadata.len(), Place::Below(root.clone(), inside));
                 continue;
             }
             self.add_folder(path, metadata.mode());
@@ -155,13 +157,13 @@ impl Plan {
 
     fn add_folder(&mut self, path: RelPath, mode: u32) {
         self.totals.folders += 1;
-        self.entries.push(Entry { path, mode: mode & MODE_BITS, kind: EntryKind::Folder });
+        self.entries.push(Entry { path, kind: EntryKind::Folder { meta: Meta::of_mode(mode) } });
     }
 
-    fn add_file(&mut self, path: RelPath, size: u64, mode: u32, source: Place) {
+    fn add_file(&mut self, path: RelPath, size: u64, source: Place) {
         self.totals.files += 1;
         self.totals.bytes += size;
-        self.entries.push(Entry { path, mode: mode & MODE_BITS, kind: EntryKind::File { source, size } });
+        self.entries.push(Entry { path, kind: EntryKind::File { source, size } });
     }
 
     fn unreadable(&mut self, doing: &str, at: &Path, error: impl fmt::Display) {

@@ -1,8 +1,10 @@
-//! The sender's disk thread: reads and hashes files ahead of the stream.
+//! Reads and hashes the sender's files, each reader on a thread of its own.
 
 use crate::{
     frame::Block,
-    message::{Digest, Held, MODE_BITS},
+    message::{Digest, Held},
+    meta::Meta,
+    path::RelPath,
     plan::Place,
     proto::{Choice, choose, prefix_to_check},
     reason::Reason,
@@ -13,19 +15,19 @@ use std::{
     io::{self, Read, Seek, SeekFrom},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
         mpsc as sync_mpsc,
     },
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use tokio::sync::mpsc;
 
 /// A file to read, after the receiver has named the bytes that it holds.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) id: u64,
+    pub(crate) path: RelPath,
     pub(crate) source: Place,
     /// The offered size.
     pub(crate) size: u64,
@@ -34,163 +36,178 @@ pub(crate) struct Job {
     pub(crate) stop: Arc<AtomicBool>,
 }
 
-/// The thread's results, in the order of the jobs.
+/// The files to read. The first reader that is free takes the next one.
+#[derive(Debug, Clone)]
+pub(crate) struct Jobs(Arc<Mutex<sync_mpsc::Receiver<Arc<Job>>>>);
+
+impl Jobs {
+    /// The end that hands jobs out, and the end of the readers.
+    pub(crate) fn new() -> (sync_mpsc::Sender<Arc<Job>>, Self) {
+        let (jobs_in, jobs) = sync_mpsc::channel();
+        (jobs_in, Self(Arc::new(Mutex::new(jobs))))
+    }
+
+    /// Waits for the next job; `None` when there will be none.
+    fn next(&self) -> Option<Arc<Job>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+    }
+}
+
+/// What a reader finds: `Keep`; or `Start`, and behind the blocks `Finish`. In place of `Keep` and
+/// of `Finish`, at any time, `Changed` or `Failed`.
 #[derive(Debug)]
 pub(crate) enum Event {
     Start {
-        id: u64,
         offset: u64,
-    },
-    Block {
-        id: u64,
-        block: Block,
+        meta: Meta,
     },
     Finish {
-        id: u64,
         digest: Digest,
     },
     Keep {
-        id: u64,
         digest: Digest,
+        meta: Meta,
     },
     /// The file changed since it was listed: the bytes may be of several versions.
     Changed {
-        id: u64,
         reason: Reason,
-        /// The present size in bytes and mode, if it is still a file.
-        listed: Option<(u64, u32)>,
+        /// The present size in bytes, if it is still a file.
+        size: Option<u64>,
     },
     /// The file cannot be sent, or was stopped.
     Failed {
-        id: u64,
         reason: Reason,
     },
 }
 
-/// The channels of the thread's owner.
-pub(crate) struct Handles {
-    pub(crate) jobs: sync_mpsc::Sender<Job>,
-    pub(crate) events: mpsc::Receiver<Event>,
-    /// Returns sent blocks, which are filled again.
-    pub(crate) used: sync_mpsc::Sender<Block>,
+/// The way of a reader's events to the peer.
+pub(crate) trait Output {
+    /// The reason why a reader stops for good.
+    type Gone;
+
+    /// Passes an event on; waits for room.
+    fn emit(&mut self, job: &Arc<Job>, event: Event) -> Result<(), Self::Gone>;
+
+    /// Passes a block of the started file on; waits for room.
+    fn block(&mut self, job: &Arc<Job>, block: Block) -> Result<(), Self::Gone>;
+
+    /// A block to fill, of which the bytes have been used.
+    fn spare(&mut self) -> Block;
+
+    /// Fails once nobody wants the events.
+    fn check(&mut self) -> Result<(), Self::Gone>;
 }
 
-/// The thread's half and its owner's half.
-pub(crate) fn channels() -> (Reader, Handles) {
-    let (jobs_in, jobs) = sync_mpsc::channel();
-    let (events, events_out) = mpsc::channel(READ_AHEAD);
-    let (used_in, used) = sync_mpsc::channel();
-    (Reader { jobs, events, used }, Handles { jobs: jobs_in, events: events_out, used: used_in })
-}
-
-/// The thread's half.
-pub(crate) struct Reader {
-    jobs: sync_mpsc::Receiver<Job>,
-    events: mpsc::Sender<Event>,
-    used: sync_mpsc::Receiver<Block>,
+/// Reads the files of all jobs, until there are no more or the output is gone.
+pub(crate) fn read_all<O: Output>(jobs: &Jobs, mut output: O) -> Result<(), O::Gone> {
+    while let Some(job) = jobs.next() {
+        let event = match (Reading { job: &job, output: &mut output }.read()) {
+            Ok(()) => continue,
+            Err(Stop::Gone(gone)) => return Err(gone),
+            Err(Stop::Failed(reason)) => Event::Failed { reason },
+            Err(Stop::Changed(reason)) => Event::Changed { reason, size: listed(&job) },
+        };
+        output.emit(&job, event)?;
+    }
+    Ok(())
 }
 
 /// The reason why a file was not read to its end.
-enum Stop {
+enum Stop<G> {
     /// The file could not be read.
     Failed(Reason),
     /// The file changed.
     Changed(Reason),
-    /// The thread's owner has dropped its half.
-    Closed,
+    /// The output is gone.
+    Gone(G),
 }
 
-impl Reader {
-    /// Reads the files of all jobs, until the owner drops either end.
-    pub(crate) fn run(self) {
-        while let Ok(job) = self.jobs.recv() {
-            let outcome = match self.read(&job) {
-                Err(Stop::Failed(reason)) => self.tell(Event::Failed { id: job.id, reason }),
-                Err(Stop::Changed(reason)) => self.tell(Event::Changed { id: job.id, reason, listed: listed(&job) }),
-                other => other,
-            };
-            if outcome.is_err() {
-                return;
-            }
-        }
-    }
+struct Reading<'a, O> {
+    job: &'a Arc<Job>,
+    output: &'a mut O,
+}
 
-    fn read(&self, job: &Job) -> Result<(), Stop> {
-        let (mut file, stamp) = open(job)?;
+impl<O: Output> Reading<'_, O> {
+    fn read(&mut self) -> Result<(), Stop<O::Gone>> {
+        let job = self.job;
+        let (mut file, stamp, meta) = open(job)?;
         let mut hasher = blake3::Hasher::new();
         let mut scratch = Vec::new();
         let mut prefix = None;
         if let Some(len) = prefix_to_check(&job.held, job.size) {
-            self.hash_exactly(&mut file, &mut hasher, len, job, &mut scratch)?;
+            self.hash_exactly(&mut file, &mut hasher, len, &mut scratch)?;
             prefix = Some((len, hasher.clone()));
         }
         let mut whole = None;
         if job.held.whole.is_some() {
             let hashed = prefix.as_ref().map_or(0, |(len, _)| *len);
-            self.hash_exactly(&mut file, &mut hasher, job.size - hashed, job, &mut scratch)?;
+            self.hash_exactly(&mut file, &mut hasher, job.size - hashed, &mut scratch)?;
             whole = Some(Digest::from(hasher.finalize()));
         }
         let prefix_digest = prefix.as_ref().map(|(_, hasher)| hasher.finalize().into());
         let digest = match (choose(&job.held, job.size, prefix_digest, whole), whole, prefix) {
             (Choice::Keep, Some(digest), _) => {
                 unchanged(job, &file, &stamp)?;
-                return self.tell(Event::Keep { id: job.id, digest });
+                return self.emit(Event::Keep { digest, meta });
             }
             (Choice::From(offset), _, Some((len, hasher))) if offset == len => {
-                self.stream(job, &mut file, hasher, offset)?
+                self.stream(&mut file, meta, hasher, offset)?
             }
-            _ => self.stream(job, &mut file, blake3::Hasher::new(), 0)?,
+            _ => self.stream(&mut file, meta, blake3::Hasher::new(), 0)?,
         };
         unchanged(job, &file, &stamp)?;
-        self.tell(Event::Finish { id: job.id, digest })
+        self.emit(Event::Finish { digest })
     }
 
     /// Reads from `offset` to the end; returns the digest of the whole file.
-    fn stream(&self, job: &Job, file: &mut File, mut hasher: blake3::Hasher, offset: u64) -> Result<Digest, Stop> {
+    fn stream(
+        &mut self,
+        file: &mut File,
+        meta: Meta,
+        mut hasher: blake3::Hasher,
+        offset: u64,
+    ) -> Result<Digest, Stop<O::Gone>> {
         file.seek(SeekFrom::Start(offset)).map_err(|error| failed("seek in", &error))?;
-        self.tell(Event::Start { id: job.id, offset })?;
-        let mut left = job.size - offset;
+        self.emit(Event::Start { offset, meta })?;
+        let size = self.job.size;
+        let mut left = size - offset;
         while left > 0 {
-            stopped(job)?;
+            stopped(self.job)?;
             let len = usize::try_from(left).map_or(BLOCK, |left| left.min(BLOCK));
-            let mut block = self.used.try_recv().unwrap_or_default();
+            let mut block = self.output.spare();
             let payload = block.payload_mut(len);
-            read_exactly(file, payload, job.size)?;
+            read_exactly(file, payload, size)?;
             hasher.update(payload);
-            self.tell(Event::Block { id: job.id, block })?;
+            self.output.block(self.job, block).map_err(Stop::Gone)?;
             left -= len as u64;
         }
         if read_some(file, &mut [0])? != 0 {
-            let size = job.size;
             return Err(Stop::Changed(Reason::new(format_args!("sender: the file grew past {size} bytes while sent"))));
         }
         Ok(hasher.finalize().into())
     }
 
     fn hash_exactly(
-        &self,
+        &mut self,
         file: &mut File,
         hasher: &mut blake3::Hasher,
         mut left: u64,
-        job: &Job,
         scratch: &mut Vec<u8>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Stop<O::Gone>> {
         scratch.resize(BLOCK, 0);
         while left > 0 {
-            stopped(job)?;
-            if self.events.is_closed() {
-                return Err(Stop::Closed);
-            }
+            stopped(self.job)?;
+            self.output.check().map_err(Stop::Gone)?;
             let len = usize::try_from(left).map_or(BLOCK, |left| left.min(BLOCK));
-            read_exactly(file, &mut scratch[..len], job.size)?;
+            read_exactly(file, &mut scratch[..len], self.job.size)?;
             hasher.update(&scratch[..len]);
             left -= len as u64;
         }
         Ok(())
     }
 
-    fn tell(&self, event: Event) -> Result<(), Stop> {
-        self.events.blocking_send(event).map_err(|_| Stop::Closed)
+    fn emit(&mut self, event: Event) -> Result<(), Stop<O::Gone>> {
+        self.output.emit(self.job, event).map_err(Stop::Gone)
     }
 }
 
@@ -231,7 +248,7 @@ impl Stamp {
 }
 
 /// Opens the file, and checks that it is the listed one.
-fn open(job: &Job) -> Result<(File, Stamp), Stop> {
+fn open<G>(job: &Job) -> Result<(File, Stamp, Meta), Stop<G>> {
     // Between listing and opening, a file may have become a pipe, whose opening would wait for a
     // writer, or a link. `O_NONBLOCK` means nothing to a regular file (open(2)).
     let opened = match &job.source {
@@ -264,13 +281,12 @@ fn open(job: &Job) -> Result<(File, Stamp), Stop> {
         let text = format_args!("sender: the file had {then} bytes when it was listed and has {now} now");
         return Err(Stop::Changed(Reason::new(text)));
     }
-    let stamp = Stamp::of(&metadata);
-    Ok((file, stamp))
+    Ok((file, Stamp::of(&metadata), Meta::of_mode(metadata.mode())))
 }
 
 /// Checks that the bytes that were read since the file was opened are those of the file that has
 /// the name.
-fn unchanged(job: &Job, file: &File, stamp: &Stamp) -> Result<(), Stop> {
+fn unchanged<G>(job: &Job, file: &File, stamp: &Stamp) -> Result<(), Stop<G>> {
     if named(job).ok() != Some(stamp.identity) {
         return Err(Stop::Changed(Reason::new("sender: the file was replaced while it was sent")));
     }
@@ -292,22 +308,17 @@ fn named(job: &Job) -> io::Result<Identity> {
     }
 }
 
-/// The size and mode of the file that has the name.
-fn listed(job: &Job) -> Option<(u64, u32)> {
+/// The size of the file that has the name, if it is still a file.
+fn listed(job: &Job) -> Option<u64> {
     match &job.source {
-        Place::Named(path) => {
-            let metadata = fs::metadata(path).ok().filter(Metadata::is_file)?;
-            Some((metadata.len(), metadata.mode() & MODE_BITS))
-        }
+        Place::Named(path) => Some(fs::metadata(path).ok().filter(Metadata::is_file)?.len()),
         Place::Below(root, path) => {
-            use cap_std::fs::MetadataExt as _;
-            let metadata = root.symlink_metadata(path).ok().filter(cap_std::fs::Metadata::is_file)?;
-            Some((metadata.len(), metadata.mode() & MODE_BITS))
+            Some(root.symlink_metadata(path).ok().filter(cap_std::fs::Metadata::is_file)?.len())
         }
     }
 }
 
-fn read_exactly(file: &mut File, mut into: &mut [u8], size: u64) -> Result<(), Stop> {
+fn read_exactly<G>(file: &mut File, mut into: &mut [u8], size: u64) -> Result<(), Stop<G>> {
     while !into.is_empty() {
         match read_some(file, into)? {
             0 => {
@@ -320,7 +331,7 @@ fn read_exactly(file: &mut File, mut into: &mut [u8], size: u64) -> Result<(), S
     Ok(())
 }
 
-fn read_some(file: &mut File, into: &mut [u8]) -> Result<usize, Stop> {
+fn read_some<G>(file: &mut File, into: &mut [u8]) -> Result<usize, Stop<G>> {
     loop {
         match file.read(into) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -329,7 +340,7 @@ fn read_some(file: &mut File, into: &mut [u8]) -> Result<usize, Stop> {
     }
 }
 
-fn stopped(job: &Job) -> Result<(), Stop> {
+fn stopped<G>(job: &Job) -> Result<(), Stop<G>> {
     // Relaxed, because the flag only saves work.
     if job.stop.load(Ordering::Relaxed) {
         return Err(Stop::Failed(Reason::new("sender: stopped because the receiver gave up")));
@@ -337,7 +348,7 @@ fn stopped(job: &Job) -> Result<(), Stop> {
     Ok(())
 }
 
-fn failed(doing: &str, error: &io::Error) -> Stop {
+fn failed<G>(doing: &str, error: &io::Error) -> Stop<G> {
     Stop::Failed(Reason::new(format_args!("sender: cannot {doing} the file: {error}")))
 }
 
@@ -353,8 +364,6 @@ const TICK: Duration = Duration::from_millis(20);
 const COARSE_TICK: Duration = Duration::from_secs(2);
 /// A file that still changes after so many ticks is being written.
 const MAX_LOOKS: u32 = 3;
-/// Blocks read ahead of the stream: 2 MiB of memory.
-const READ_AHEAD: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -374,8 +383,8 @@ mod tests {
     }
 
     fn job(path: &std::path::Path) -> Job {
-        let source = Place::Named(path.to_owned());
-        Job { id: 0, source, size: 3, held: Held::default(), stop: Arc::default() }
+        let (source, path) = (Place::Named(path.to_owned()), RelPath::parse("f").unwrap());
+        Job { id: 0, path, source, size: 3, held: Held::default(), stop: Arc::default() }
     }
 
     #[test]
@@ -396,9 +405,9 @@ mod tests {
             // So late that a clock of ticks is still at the file's own time.
             fs::write(&path, "abc").unwrap();
             let job = job(&path);
-            let Ok((file, stamp)) = open(&job) else { panic!("it is there") };
+            let Ok((file, stamp, _)) = open::<()>(&job) else { panic!("it is there") };
             change();
-            assert_eq!(matches!(unchanged(&job, &file, &stamp), Err(Stop::Changed(_))), is_one, "change {index}");
+            assert_eq!(matches!(unchanged::<()>(&job, &file, &stamp), Err(Stop::Changed(_))), is_one, "change {index}");
         }
     }
 }

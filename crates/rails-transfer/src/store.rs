@@ -6,7 +6,8 @@
 
 use crate::{
     calls::{Access, BUSY, Guarantees, because, refuses},
-    message::{Digest, Held, MODE_BITS, Prefix},
+    message::{Digest, Held, Prefix},
+    meta::{MODE_BITS, Meta},
     path::RelPath,
     reason::Reason,
 };
@@ -24,6 +25,7 @@ use std::{
         unix::fs::{MetadataExt as _, PermissionsExt},
     },
     path::Path,
+    sync::{Mutex, PoisonError},
 };
 
 /// The receiving folder.
@@ -40,8 +42,8 @@ pub(crate) struct Incoming {
     dir: Dir,
     name: OsString,
     part_name: OsString,
-    /// Nine permission bits.
-    mode: u32,
+    /// The properties that the file will have.
+    meta: Meta,
     /// The file under the final name, if it may be equal.
     whole: Option<File>,
     part: Option<Part>,
@@ -76,15 +78,17 @@ impl Store {
     }
 
     /// Puts a folder's names on disk and gives it its mode.
-    pub(crate) fn seal_folder(&mut self, path: &RelPath, mode: u32) -> Result<(), Reason> {
+    pub(crate) fn seal_folder(&self, path: &RelPath, meta: Meta) -> Result<(), Reason> {
         let dir = self.root.open_dir(path.as_path()).map_err(because("open the folder"))?;
         let handle = inside(&dir, || dir.open(".")).map_err(because("open the folder"))?.into_std();
-        self.guarantees.set_mode(&handle, mode & MODE_BITS, "set the folder's mode")?;
+        if let Some(mode) = meta.mode {
+            self.guarantees.set_mode(&handle, mode, "set the folder's mode")?;
+        }
         self.guarantees.sync(&handle, "put the folder on disk")
     }
 
     /// Puts the names in the receiving folder itself on disk.
-    pub(crate) fn sync(&mut self) -> Result<(), Reason> {
+    pub(crate) fn sync(&self) -> Result<(), Reason> {
         // A rename is durable only when its folder is (fsync(2)). Opened by `.` because the handle may be
         // an `O_PATH` one.
         match inside(&self.root, || self.root.open(".")) {
@@ -96,17 +100,16 @@ impl Store {
     /// Finds the existing bytes of an offered file, and locks its unfinished part; stops if the
     /// sender no longer awaits the answer.
     pub(crate) fn look(
-        &mut self,
+        &self,
         path: &RelPath,
         size: u64,
-        mode: u32,
         is_awaited: &dyn Fn() -> bool,
     ) -> Result<(Incoming, Held), Reason> {
         let dir = self.folder_of(path)?;
         let (name, part_name) = (path.name().to_owned(), path.part_name());
-        let mut file = Incoming { dir, name, part_name, mode: mode & MODE_BITS, whole: None, part: None };
+        let mut file = Incoming { dir, name, part_name, meta: Meta::default(), whole: None, part: None };
         let whole = file.look_at_whole(size, is_awaited)?;
-        let part = file.look_at_part(size, is_awaited, &mut self.guarantees)?;
+        let part = file.look_at_part(size, is_awaited, &self.guarantees)?;
         Ok((file, Held { whole, part }))
     }
 
@@ -121,8 +124,8 @@ impl Store {
 
 impl Incoming {
     /// Begins to write at `offset`, which is 0 or the length of the reported prefix.
-    pub(crate) fn start(&mut self, offset: u64, guarantees: &mut Guarantees) -> Result<(), Reason> {
-        self.whole = None;
+    pub(crate) fn start(&mut self, offset: u64, meta: Meta, guarantees: &Guarantees) -> Result<(), Reason> {
+        (self.whole, self.meta) = (None, meta);
         let part = match &mut self.part {
             Some(part) => part,
             None => self.part.insert(self.create_part(guarantees)?),
@@ -145,7 +148,7 @@ impl Incoming {
     }
 
     /// Verifies the written file, puts it on disk, and then gives it its final name.
-    pub(crate) fn finish(mut self, expected: Digest, guarantees: &mut Guarantees) -> Result<(), Reason> {
+    pub(crate) fn finish(mut self, expected: Digest, guarantees: &Guarantees) -> Result<(), Reason> {
         let part = self.part.as_ref().expect("a file is finished after it is started");
         let digest = Digest::from(part.hasher.finalize());
         if digest != expected {
@@ -168,18 +171,21 @@ impl Incoming {
         // private, which the next run repairs (see `keep`). The other order could leave a part that
         // no run may write to.
         let part = self.part.take().expect("a file is finished after it is started");
-        guarantees.set_mode(&part.file, self.mode, "set the file's mode")?;
+        let Some(mode) = self.meta.mode else { return Ok(()) };
+        guarantees.set_mode(&part.file, mode, "set the file's mode")?;
         guarantees.sync(&part.file, "put the file's mode on disk")
     }
 
     /// Keeps the existing file, gives it the sender's mode, and removes an old part.
-    pub(crate) fn keep(mut self, guarantees: &mut Guarantees) -> Result<(), Reason> {
+    pub(crate) fn keep(mut self, meta: Meta, guarantees: &Guarantees) -> Result<(), Reason> {
         if self.part.is_some() {
             self.discard();
         }
         let whole = self.whole.as_ref().expect("a file is kept after it was compared");
-        if guarantees.access(whole)?.mode & MODE_BITS != self.mode {
-            guarantees.set_mode(whole, self.mode, "set the mode of the file that is there")?;
+        if let Some(mode) = meta.mode
+            && guarantees.access(whole)?.mode & MODE_BITS != mode
+        {
+            guarantees.set_mode(whole, mode, "set the mode of the file that is there")?;
         }
         // The bytes may be in memory only, if an earlier run was interrupted before it had synced
         // them to disk.
@@ -233,7 +239,7 @@ impl Incoming {
         &mut self,
         size: u64,
         is_awaited: &dyn Fn() -> bool,
-        guarantees: &mut Guarantees,
+        guarantees: &Guarantees,
     ) -> Result<Option<Prefix>, Reason> {
         let Some(mut file) = self.open_part(guarantees)? else { return Ok(None) };
         let len = file.metadata().map_err(because("inspect the part file"))?.len();
@@ -250,7 +256,7 @@ impl Incoming {
     }
 
     /// Opens and locks the existing part, if there is one.
-    fn open_part(&self, guarantees: &mut Guarantees) -> Result<Option<File>, Reason> {
+    fn open_part(&self, guarantees: &Guarantees) -> Result<Option<File>, Reason> {
         let open = || self.dir.open_with(&self.part_name, OpenOptions::new().read(true).write(true));
         let file = match inside(&self.dir, open) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -272,7 +278,7 @@ impl Incoming {
         )))
     }
 
-    fn create_part(&self, guarantees: &mut Guarantees) -> Result<Part, Reason> {
+    fn create_part(&self, guarantees: &Guarantees) -> Result<Part, Reason> {
         let file = match self.create_private(&self.part_name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(Reason::new(BUSY)),
             created => created.map_err(because("make the part file"))?,
@@ -304,7 +310,7 @@ impl Incoming {
     }
 
     /// Locks the part against other receivers, and checks that it still is the part.
-    fn lock(&self, file: &File, guarantees: &mut Guarantees) -> Result<(), Reason> {
+    fn lock(&self, file: &File, guarantees: &Guarantees) -> Result<(), Reason> {
         guarantees.lock(file)?;
         // Between opening and locking, the receiver that held the lock may have renamed the part to its
         // final name, and writing on would spoil a finished file. This also refuses a link in the
@@ -324,10 +330,14 @@ impl Incoming {
 /// its owner, and the process is the owner, calls it again with u+rwx added meanwhile.
 fn inside<T>(dir: &Dir, call: impl Fn() -> io::Result<T>) -> io::Result<T> {
     match call() {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => match Writable::make(dir) {
-            Some(_until_the_end) => call(),
-            None => Err(error),
-        },
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            // One at a time: another thread's change of the same folder would be put back too early.
+            let _alone = WIDENING.lock().unwrap_or_else(PoisonError::into_inner);
+            match Writable::make(dir) {
+                Some(_until_the_end) => call(),
+                None => Err(error),
+            }
+        }
         called => called,
     }
 }
@@ -427,6 +437,8 @@ const PRIVATE_FOLDER: u32 = 0o700;
 const OWNER_ALL: u32 = 0o700;
 const SET_GROUP_ID: u32 = 0o2000;
 const HASH_BUFFER: usize = 256 * 1024;
+/// Held while a folder's mode is changed for a call.
+static WIDENING: Mutex<()> = Mutex::new(());
 
 #[cfg(test)]
 mod tests;

@@ -1,17 +1,26 @@
-//! The threads of a transfer, for the disk and the hash.
+//! The threads of a transfer, for the disk, the hash, and the streams of files.
 
 use crate::error::ThreadError;
-use std::thread::Builder;
-use tokio::sync::oneshot;
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    thread::Builder,
+};
+use tokio::{
+    runtime::Handle,
+    sync::{oneshot, watch},
+};
 
 /// A job on a thread of its own.
 pub(crate) struct Running<T>(oneshot::Receiver<T>);
 
-/// Starts a job on a thread of its own. A runtime's pool of blocking threads panics if the system
-/// refuses one.
+/// Starts a job on a thread of its own, in the context of the caller's runtime, if there is one. A
+/// runtime's pool of blocking threads panics if the system refuses one.
 pub(crate) fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<Running<T>, ThreadError> {
     let (result, running) = oneshot::channel();
+    let runtime = Handle::try_current().ok();
     let work = move || {
+        let _context = runtime.as_ref().map(Handle::enter);
         // The task that awaits the result may have been dropped.
         let _ = result.send(work());
     };
@@ -19,9 +28,47 @@ pub(crate) fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     Ok(Running(running))
 }
 
-impl<T> Running<T> {
-    /// Waits for the result. Cancel safe.
-    pub(crate) async fn result(&mut self) -> Result<T, ThreadError> {
-        (&mut self.0).await.map_err(|_| ThreadError::Panicked)
+/// Waits for the result.
+impl<T> Future for Running<T> {
+    type Output = Result<T, ThreadError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map_err(|_| ThreadError::Panicked)
+    }
+}
+
+/// Stops the threads of a transfer that wait for a stream, when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Stop(watch::Sender<()>);
+
+/// The end of a thread.
+#[derive(Debug, Clone)]
+pub(crate) struct Stopped(watch::Receiver<()>);
+
+impl Stop {
+    pub(crate) fn new() -> Self {
+        Self(watch::channel(()).0)
+    }
+
+    pub(crate) fn stopped(&self) -> Stopped {
+        Stopped(self.0.subscribe())
+    }
+}
+
+impl Stopped {
+    /// Whether the thread is to end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.0.has_changed().is_err()
+    }
+
+    /// Blocks the thread until the future is ready; `None` if the thread is to end.
+    pub(crate) fn wait<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
+        futures_executor::block_on(async {
+            tokio::select! {
+                biased;
+                _ = self.0.changed() => None,
+                done = future => Some(done),
+            }
+        })
     }
 }

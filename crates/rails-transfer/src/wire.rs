@@ -10,7 +10,7 @@ use crate::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{io, sync::mpsc};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
 
 /// The reading half.
 pub(crate) struct FrameReader<R> {
@@ -26,39 +26,54 @@ pub(crate) struct FrameWriter<W> {
     control: Vec<u8>,
 }
 
-/// Exchanges greetings: 8 bytes of magic, the version, the role.
+/// Exchanges greetings: 8 bytes of magic, the version, the role, and the number of further streams
+/// that this end opens or takes. Gives the peer's number of them.
 ///
 /// Both directions at once, because a stream may hold fewer bytes than one greeting.
 pub(crate) async fn greet<R, W>(
     reader: &mut FrameReader<R>,
     writer: &mut FrameWriter<W>,
     role: Role,
-) -> Result<(), WireError>
+    streams: usize,
+) -> Result<usize, WireError>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
     let say = async {
         let [low, high] = VERSION.to_le_bytes();
+        let streams = u8::try_from(streams).expect("an end has at most 64 further streams");
         writer.inner.write_all(MAGIC).await.map_err(writing)?;
-        writer.inner.write_all(&[low, high, role as u8]).await.map_err(writing)?;
+        writer.inner.write_all(&[low, high, role as u8, streams]).await.map_err(writing)?;
         writer.flush().await
     };
     let hear = async {
         let mut greeting = [0; GREETING_LEN];
         reader.inner.read_exact(&mut greeting).await.map_err(reading)?;
-        check_greeting(&greeting, role)
+        // What follows depends on the version.
+        check_greeting(&greeting, role)?;
+        reader.inner.read_u8().await.map(usize::from).map_err(reading)
     };
     // Both exchanges finish, so that a peer of another version receives this end's version before
     // the error.
     let (said, heard) = tokio::join!(say, hear);
-    heard.and(said)
+    let heard = heard?;
+    said?;
+    Ok(heard)
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Reads from `inner`, filling buffers that come back through `used`.
     pub(crate) fn new(inner: R, used: mpsc::Receiver<Vec<u8>>) -> Self {
         Self { inner: BufReader::with_capacity(BUFFER, inner), control: Vec::new(), used }
+    }
+
+    /// As [`frame`](Self::frame); `None` if the stream ends before the frame.
+    pub(crate) async fn next<M: DeserializeOwned>(&mut self) -> Result<Option<Frame<M>>, WireError> {
+        if self.inner.fill_buf().await.map_err(reading)?.is_empty() {
+            return Ok(None);
+        }
+        self.frame().await.map(Some)
     }
 
     /// Reads one frame. Not cancel-safe: a dropped call may have taken half a frame.
@@ -183,10 +198,11 @@ mod tests {
     #[test]
     fn greetings_name_what_is_wrong() {
         let check = |bytes: &[u8; GREETING_LEN]| check_greeting(bytes, Role::Sender);
-        assert!(check(b"RAILS-FT\x01\x00R").is_ok());
-        assert!(matches!(check(b"RAILS-FT\x01\x00S"), Err(WireError::SameRole)));
+        assert!(check(b"RAILS-FT\x02\x00R").is_ok());
+        assert!(matches!(check(b"RAILS-FT\x02\x00S"), Err(WireError::SameRole)));
+        assert!(matches!(check(b"RAILS-FT\x01\x00R"), Err(WireError::Version { theirs: 1 })));
         assert!(matches!(check(b"RAILS-FT\x02\x01R"), Err(WireError::Version { theirs: 0x102 })));
-        assert!(matches!(check(b"RAILS-FT\x01\x00x"), Err(WireError::Foreign)));
+        assert!(matches!(check(b"RAILS-FT\x02\x00x"), Err(WireError::Foreign)));
         assert!(matches!(check(b"GET / HTTP/"), Err(WireError::Foreign)));
     }
 

@@ -1,19 +1,31 @@
 //! The receiver's open entries.
 
-use crate::{error::Violation, message::Held, proto::WINDOW};
+use crate::{
+    error::Violation,
+    message::Held,
+    proto::{CONTROL, WINDOW},
+};
 use std::collections::BTreeMap;
 
-/// The receiver's open entries, the file that blocks belong to, and the bytes that it still lacks.
-#[derive(Debug, Default)]
+/// The receiver's open entries, the file under way on each carrier, and the bytes that it still
+/// lacks.
+///
+/// A *carrier* is a stream that carries files, one at a time: [`CONTROL`] is the control stream,
+/// the others are numbered as they were opened.
+#[derive(Debug)]
 pub(crate) struct Inbound {
     has_totals: bool,
     next_id: u64,
     /// Offers that were answered and have not started.
     offered: BTreeMap<u64, Offered>,
-    current: Option<Current>,
+    /// The file under way on each carrier that has one.
+    started: BTreeMap<usize, Started>,
+    /// The further streams that the sender opened, and may open.
+    streams: usize,
+    max_streams: usize,
 }
 
-/// The use of the current file's bytes.
+/// The use of the bytes of a started file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// The bytes belong to the file.
@@ -30,7 +42,7 @@ struct Offered {
 }
 
 #[derive(Debug)]
-struct Current {
+struct Started {
     id: u64,
     size: u64,
     reached: u64,
@@ -38,6 +50,35 @@ struct Current {
 }
 
 impl Inbound {
+    /// No entry is open, and the sender may open that many further streams.
+    pub(crate) fn new(max_streams: usize) -> Self {
+        Self {
+            has_totals: false,
+            next_id: 0,
+            offered: BTreeMap::new(),
+            started: BTreeMap::new(),
+            streams: 0,
+            max_streams,
+        }
+    }
+
+    /// The sender opened a further stream; returns its number as a carrier.
+    pub(crate) fn on_stream(&mut self) -> Result<usize, Violation> {
+        if self.streams == self.max_streams {
+            return Err(Violation::Streams { max: self.max_streams });
+        }
+        self.streams += 1;
+        Ok(self.streams)
+    }
+
+    /// A further stream ended in order.
+    pub(crate) fn on_stream_end(&self, carrier: usize) -> Result<(), Violation> {
+        match self.started.get(&carrier) {
+            Some(file) => Err(Violation::StreamEnd { id: file.id }),
+            None => Ok(()),
+        }
+    }
+
     /// `Totals` came.
     pub(crate) fn on_totals(&mut self) -> Result<(), Violation> {
         if std::mem::replace(&mut self.has_totals, true) {
@@ -60,7 +101,10 @@ impl Inbound {
     /// the file fails.
     pub(crate) fn on_offer(&mut self, id: u64) -> Result<(), Violation> {
         self.on_opened(id)?;
-        if self.offered.len() + usize::from(self.current.is_some()) >= WINDOW {
+        // A file that failed here may be closed at the sender, whose last word about it is under way on
+        // another stream.
+        let open = self.started.values().filter(|file| file.fate == Fate::Write).count();
+        if self.offered.len() + open >= WINDOW {
             return Err(Violation::Window);
         }
         Ok(())
@@ -72,45 +116,46 @@ impl Inbound {
         self.offered.insert(id, Offered { size, has_whole: held.whole.is_some(), prefix });
     }
 
-    /// `Start` came.
-    pub(crate) fn on_start(&mut self, id: u64, offset: u64) -> Result<(), Violation> {
-        if self.current.is_some() {
+    /// `Start` came on a carrier.
+    pub(crate) fn on_start(&mut self, carrier: usize, id: u64, offset: u64) -> Result<(), Violation> {
+        if self.started.contains_key(&carrier) {
             return Err(Violation::Unexpected("the start of a second file"));
         }
         let file = self.offered.remove(&id).ok_or(Violation::Entry { what: "a start", id })?;
         if offset != 0 && offset != file.prefix {
             return Err(Violation::Offset { id, offset });
         }
-        self.current = Some(Current { id, size: file.size, reached: offset, fate: Fate::Write });
+        self.started.insert(carrier, Started { id, size: file.size, reached: offset, fate: Fate::Write });
         Ok(())
     }
 
-    /// A block of `len` bytes came; returns the file that it belongs to.
-    pub(crate) fn on_block(&mut self, len: usize) -> Result<(u64, Fate), Violation> {
-        let current = self.current.as_mut().ok_or(Violation::Unexpected("a data block"))?;
-        let (id, size) = (current.id, current.size);
+    /// A block of `len` bytes came on a carrier.
+    pub(crate) fn on_block(&mut self, carrier: usize, len: usize) -> Result<Fate, Violation> {
+        let file = self.started.get_mut(&carrier).ok_or(Violation::Unexpected("a data block"))?;
+        let (id, size) = (file.id, file.size);
         let len = u64::try_from(len).map_err(|_| Violation::Length { id, size })?;
         // The difference cannot underflow: `reached` grows up to `size` only.
-        if len > size - current.reached {
+        if len > size - file.reached {
             return Err(Violation::Length { id, size });
         }
-        current.reached += len;
-        Ok((id, current.fate))
+        file.reached += len;
+        Ok(file.fate)
     }
 
-    /// The current file failed here and is being settled: its further bytes are discarded.
-    pub(crate) fn discard(&mut self) {
-        if let Some(current) = &mut self.current {
-            current.fate = Fate::Discard;
-        }
+    /// The file under way on the carrier failed here and is being settled: its further bytes are
+    /// discarded. Returns the file.
+    pub(crate) fn discard(&mut self, carrier: usize) -> Option<u64> {
+        let file = self.started.get_mut(&carrier)?;
+        file.fate = Fate::Discard;
+        Some(file.id)
     }
 
-    /// `Finish` came.
-    pub(crate) fn on_finish(&mut self, id: u64) -> Result<Fate, Violation> {
-        match self.current.take() {
-            Some(current) if current.id != id => Err(Violation::Entry { what: "an end", id }),
-            Some(current) if current.reached != current.size => Err(Violation::Length { id, size: current.size }),
-            Some(current) => Ok(current.fate),
+    /// `Finish` came on a carrier.
+    pub(crate) fn on_finish(&mut self, carrier: usize, id: u64) -> Result<Fate, Violation> {
+        match self.started.remove(&carrier) {
+            Some(file) if file.id != id => Err(Violation::Entry { what: "an end", id }),
+            Some(file) if file.reached != file.size => Err(Violation::Length { id, size: file.size }),
+            Some(file) => Ok(file.fate),
             None => Err(Violation::Entry { what: "an end", id }),
         }
     }
@@ -123,24 +168,37 @@ impl Inbound {
         }
     }
 
-    /// `Abort` came; `Discard` says that the file was settled before.
-    pub(crate) fn on_abort(&mut self, id: u64) -> Result<Fate, Violation> {
-        if self.offered.remove(&id).is_some() {
+    /// `Abort` came on a carrier; `Discard` says that the file was settled before. A file that was
+    /// not started is aborted on the control stream.
+    pub(crate) fn on_abort(&mut self, carrier: usize, id: u64) -> Result<Fate, Violation> {
+        if carrier == CONTROL && self.offered.remove(&id).is_some() {
             return Ok(Fate::Write);
         }
-        match self.current.take() {
-            Some(current) if current.id == id => Ok(current.fate),
+        match self.started.remove(&carrier) {
+            Some(file) if file.id == id => Ok(file.fate),
             _ => Err(Violation::Entry { what: "an abort", id }),
         }
     }
 
-    /// `Done` came.
+    /// `Done` came. The sender's last words about files that failed here may still be under way:
+    /// see [`is_idle`](Self::is_idle).
     pub(crate) fn on_done(&self) -> Result<(), Violation> {
         self.after_totals()?;
-        if self.current.is_some() || !self.offered.is_empty() {
+        let is_open = self.started.values().any(|file| file.fate == Fate::Write);
+        if is_open || !self.offered.is_empty() {
             return Err(Violation::Unexpected("the end of the batch, with files open,"));
         }
         Ok(())
+    }
+
+    /// Whether no file is under way on any carrier.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.started.is_empty()
+    }
+
+    /// The carrier is read no more.
+    pub(crate) fn leave(&mut self, carrier: usize) {
+        self.started.remove(&carrier);
     }
 
     fn on_opened(&mut self, id: u64) -> Result<(), Violation> {

@@ -16,6 +16,12 @@ pub(crate) use resume::{Choice, choose, prefix_to_check};
 /// The limit on open entries: offered by the sender and not yet settled by the receiver.
 pub(crate) const WINDOW: usize = 64;
 
+/// The control stream, as a carrier of files.
+pub(crate) const CONTROL: usize = 0;
+
+/// The limit on further streams, whatever an end asks for: each has a thread at either end.
+pub(crate) const MAX_STREAMS: usize = 64;
+
 /// The limit on answers under way: two for each open entry, and the final one.
 ///
 /// The sender counts an entry as open until it has *read* the settling answer, so a receiver that

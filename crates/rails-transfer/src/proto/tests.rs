@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{
+    error::Violation,
     message::{Digest, Held, Prefix, Settled},
     reason::Reason,
 };
@@ -73,69 +74,89 @@ enum Up {
 
 const SIZE: u64 = 3;
 
+/// The control stream and further ones.
+const CARRIERS: usize = 4;
+
 /// Both sides with the wires between them, moved on one step at a time in any order.
-#[derive(Default)]
 struct World {
     outbound: Outbound,
     inbound: Inbound,
-    down: VecDeque<Down>,
+    /// The streams, each in its order.
+    down: [VecDeque<Down>; CARRIERS],
     up: VecDeque<Up>,
-    /// Files that were answered, in order, and how many blocks of the first one were sent.
+    /// Files that were answered, in order.
     answered: VecDeque<u64>,
-    sent: Option<u64>,
+    /// The file on each carrier, and how many blocks of it were sent.
+    under_way: [Option<(u64, u64)>; CARRIERS],
     opened: usize,
     settled: usize,
 }
 
 impl World {
+    fn new() -> Self {
+        let mut inbound = Inbound::new(CARRIERS - 1);
+        inbound.on_totals().unwrap();
+        for carrier in 1..CARRIERS {
+            assert_eq!(inbound.on_stream(), Ok(carrier));
+        }
+        Self {
+            outbound: Outbound::default(),
+            inbound,
+            down: Default::default(),
+            up: VecDeque::new(),
+            answered: VecDeque::new(),
+            under_way: [None; CARRIERS],
+            opened: 0,
+            settled: 0,
+        }
+    }
+
     fn open(&mut self, is_file: bool) {
         if self.outbound.has_room() {
             let id = self.outbound.open(self.opened, if is_file { Kind::File } else { Kind::Simple });
             self.opened += 1;
-            self.down.push_back(if is_file { Down::Offer(id) } else { Down::Folder(id) });
+            self.down[CONTROL].push_back(if is_file { Down::Offer(id) } else { Down::Folder(id) });
         }
     }
 
-    /// The sender gets on with the first answered file.
-    fn read_source(&mut self, choice: u8) {
-        let Some(&id) = self.answered.front() else { return };
-        let lost = self.outbound.is_lost(id);
-        let step = match (self.sent, choice) {
-            (None, 0) => {
-                self.outbound.keep(id);
-                Down::Keep(id)
-            }
-            (_, 1) => {
-                self.outbound.abort(id);
-                Down::Abort(id)
-            }
-            (None, _) => {
-                self.outbound.start(id);
-                self.sent = Some(0);
-                return self.down.push_back(Down::Start(id));
-            }
-            (Some(_), _) if lost => {
-                self.outbound.abort(id);
-                Down::Abort(id)
-            }
-            (Some(sent), _) if sent < SIZE => {
-                self.sent = Some(sent + 1);
-                return self.down.push_back(Down::Block);
-            }
-            (Some(_), _) => {
-                self.outbound.finish(id, digest(1));
-                Down::Finish(id)
-            }
+    /// The carrier gets on with its file, or with the first answered one.
+    fn read_source(&mut self, carrier: usize, choice: u8) {
+        let Some((id, sent)) = self.under_way[carrier].take() else {
+            let Some(id) = self.answered.pop_front() else { return };
+            let (on, step) = match choice {
+                0 => {
+                    self.outbound.keep(id);
+                    (CONTROL, Down::Keep(id))
+                }
+                1 => {
+                    self.outbound.abort(id);
+                    (CONTROL, Down::Abort(id))
+                }
+                _ => {
+                    self.outbound.start(id);
+                    self.under_way[carrier] = Some((id, 0));
+                    (carrier, Down::Start(id))
+                }
+            };
+            return self.down[on].push_back(step);
         };
-        self.answered.pop_front();
-        self.sent = None;
-        self.down.push_back(step);
+        let step = if choice == 1 || self.outbound.is_lost(id) {
+            self.outbound.abort(id);
+            Down::Abort(id)
+        } else if sent < SIZE {
+            self.under_way[carrier] = Some((id, sent + 1));
+            Down::Block
+        } else {
+            self.outbound.finish(id, digest(1));
+            Down::Finish(id)
+        };
+        self.down[carrier].push_back(step);
     }
 
-    /// The receiver takes one message.
-    fn arrive(&mut self, fails: bool) {
+    /// The receiver takes one message of a stream.
+    fn arrive(&mut self, carrier: usize, fails: bool) {
         let failed = || Settled::Failed { reason: Reason::new("x") };
-        let outcome = match self.down.pop_front() {
+        let outcome = match self.down[carrier].pop_front() {
             None => return,
             Some(Down::Folder(id)) => {
                 self.inbound.on_simple(id).unwrap();
@@ -151,21 +172,18 @@ impl World {
                 (id, failed())
             }
             Some(Down::Start(id)) => {
-                self.inbound.on_start(id, 0).unwrap();
+                self.inbound.on_start(carrier, id, 0).unwrap();
                 if !fails {
                     return;
                 }
-                self.inbound.discard();
+                assert_eq!(self.inbound.discard(carrier), Some(id));
                 (id, failed())
             }
-            Some(Down::Block) => match self.inbound.on_block(1).unwrap() {
-                (id, Fate::Write) if fails => {
-                    self.inbound.discard();
-                    (id, failed())
-                }
+            Some(Down::Block) => match self.inbound.on_block(carrier, 1).unwrap() {
+                Fate::Write if fails => (self.inbound.discard(carrier).unwrap(), failed()),
                 _ => return,
             },
-            Some(Down::Finish(id)) => match self.inbound.on_finish(id).unwrap() {
+            Some(Down::Finish(id)) => match self.inbound.on_finish(carrier, id).unwrap() {
                 Fate::Write if fails => (id, failed()),
                 Fate::Write => (id, Settled::Stored { digest: digest(1) }),
                 Fate::Discard => return,
@@ -174,7 +192,7 @@ impl World {
                 self.inbound.on_keep(id).unwrap();
                 (id, if fails { failed() } else { Settled::Kept })
             }
-            Some(Down::Abort(id)) => match self.inbound.on_abort(id).unwrap() {
+            Some(Down::Abort(id)) => match self.inbound.on_abort(carrier, id).unwrap() {
                 Fate::Write => (id, Settled::Aborted),
                 Fate::Discard => return,
             },
@@ -201,38 +219,44 @@ impl World {
 proptest! {
     #[test]
     fn two_correct_peers_come_to_an_end(
-        steps in proptest::collection::vec((0..4_u8, 0..8_u8), 0..2000)
+        steps in proptest::collection::vec((0..4_u8, 0..CARRIERS, 0..8_u8), 0..2000)
     ) {
-        let mut world = World::default();
-        world.inbound.on_totals().unwrap();
-        for (what, choice) in steps {
+        let mut world = World::new();
+        for (what, carrier, choice) in steps {
             match what {
                 0 => world.open(choice > 1),
-                1 => world.read_source(choice),
-                2 => world.arrive(choice == 0),
+                1 => world.read_source(carrier, choice),
+                2 => world.arrive(carrier, choice == 0),
                 _ => world.answer(),
             }
             prop_assert!(world.up.len() < MAX_ANSWERS);
+            // The sender may say that it is done, whatever is under way on the other streams.
+            if world.outbound.is_empty() && world.down[CONTROL].is_empty() {
+                prop_assert_eq!(world.inbound.on_done(), Ok(()));
+            }
         }
         for _ in 0..10 * WINDOW {
-            world.read_source(7);
-            world.arrive(false);
-            world.answer();
+            for carrier in 0..CARRIERS {
+                world.read_source(carrier, 7);
+                world.arrive(carrier, false);
+                world.answer();
+            }
         }
-        prop_assert!(world.outbound.is_empty());
+        prop_assert!(world.outbound.is_empty() && world.inbound.is_idle());
         prop_assert_eq!(world.opened, world.settled);
         prop_assert_eq!(world.inbound.on_done(), Ok(()));
     }
 
     #[test]
     fn any_sender_writes_within_its_files(
-        steps in proptest::collection::vec((0..9_u8, any::<Index>(), 0..6_u64), 0..200)
+        steps in proptest::collection::vec((0..10_u8, 0..CARRIERS, any::<Index>(), 0..6_u64), 0..200)
     ) {
-        let mut inbound = Inbound::default();
+        let mut inbound = Inbound::new(CARRIERS - 1);
         let mut written = std::collections::BTreeMap::<u64, u64>::new();
+        let mut on = [None; CARRIERS];
         let mut next = 0;
         let _ = inbound.on_totals();
-        for (what, id, number) in steps {
+        for (what, carrier, id, number) in steps {
             let id = id.index(usize::try_from(next).unwrap() + 2) as u64;
             match what {
                 0 => next += u64::from(inbound.on_simple(id).is_ok()),
@@ -240,17 +264,71 @@ proptest! {
                     next += 1;
                     inbound.answer(id, SIZE, &Held { whole: None, part: prefix(number.min(SIZE), 1) });
                 },
-                2 => if inbound.on_start(id, number).is_ok() { written.insert(id, number); },
-                3 => if let Ok((id, _)) = inbound.on_block(usize::try_from(number).unwrap()) {
-                    *written.get_mut(&id).unwrap() += number;
-                    prop_assert!(written[&id] <= SIZE);
+                2 => if inbound.on_start(carrier, id, number).is_ok() {
+                    prop_assert_eq!(written.insert(id, number), None, "a file starts once");
+                    on[carrier] = Some(id);
                 },
-                4 => if inbound.on_finish(id).is_ok() { prop_assert_eq!(written[&id], SIZE); },
+                3 => if inbound.on_block(carrier, usize::try_from(number).unwrap()).is_ok() {
+                    let written = written.get_mut(&on[carrier].unwrap()).unwrap();
+                    *written += number;
+                    prop_assert!(*written <= SIZE);
+                },
+                4 => if inbound.on_finish(carrier, id).is_ok() {
+                    prop_assert_eq!((on[carrier], written[&id]), (Some(id), SIZE));
+                },
                 5 => { let _ = inbound.on_keep(id); }
-                6 => { let _ = inbound.on_abort(id); }
+                6 => { let _ = inbound.on_abort(carrier, id); }
                 7 => { let _ = inbound.on_done(); }
-                _ => inbound.discard(),
+                8 => { let _ = inbound.on_stream_end(carrier); }
+                _ => drop(inbound.discard(carrier)),
             }
         }
     }
+}
+
+/// An inbound side on which file 0 is under way on carrier 1, and file 1 is offered.
+fn with_a_started_file() -> Inbound {
+    let mut inbound = Inbound::new(2);
+    inbound.on_totals().unwrap();
+    for id in 0..2 {
+        inbound.on_offer(id).unwrap();
+        inbound.answer(id, SIZE, &Held::default());
+    }
+    assert_eq!((inbound.on_stream(), inbound.on_stream()), (Ok(1), Ok(2)));
+    inbound.on_start(1, 0, 0).unwrap();
+    inbound
+}
+
+#[test]
+fn messages_on_the_wrong_stream_are_violations() {
+    let begun = with_a_started_file;
+    assert_eq!(begun().on_stream(), Err(Violation::Streams { max: 2 }));
+    assert_eq!(begun().on_stream_end(1), Err(Violation::StreamEnd { id: 0 }));
+    assert_eq!(begun().on_stream_end(2), Ok(()));
+    for start in [begun().on_start(1, 1, 0), begun().on_start(2, 0, 0), begun().on_start(2, 7, 0)] {
+        assert!(matches!(start, Err(Violation::Unexpected(_) | Violation::Entry { .. })), "{start:?}");
+    }
+    assert_eq!(begun().on_block(2, 1), Err(Violation::Unexpected("a data block")));
+    assert_eq!(begun().on_finish(2, 0), Err(Violation::Entry { what: "an end", id: 0 }));
+    for carrier in [CONTROL, 2] {
+        assert_eq!(begun().on_abort(carrier, 0), Err(Violation::Entry { what: "an abort", id: 0 }));
+    }
+    // A file that was not started is aborted on the control stream.
+    assert_eq!(begun().on_abort(2, 1), Err(Violation::Entry { what: "an abort", id: 1 }));
+    assert_eq!(begun().on_abort(CONTROL, 1), Ok(Fate::Write));
+}
+
+#[test]
+fn a_file_that_failed_here_fills_no_window() {
+    let mut inbound = with_a_started_file();
+    for id in 2..WINDOW as u64 {
+        inbound.on_offer(id).unwrap();
+        inbound.answer(id, SIZE, &Held::default());
+    }
+    let next = WINDOW as u64;
+    assert_eq!(inbound.discard(1), Some(0));
+    inbound.on_offer(next).unwrap();
+    inbound.answer(next, SIZE, &Held::default());
+    assert_eq!(inbound.on_offer(next + 1), Err(Violation::Window));
+    assert!(inbound.on_done().is_err(), "others are open");
 }

@@ -31,19 +31,19 @@ fn path(name: &str) -> RelPath {
 fn store_some(into: &TempDir, calls: Calls, strict: bool) -> Result<Vec<Guarantee>, Reason> {
     let log = Arc::new(LackingLog::default());
     let guarantees = Guarantees::new(calls, strict, log.clone());
-    let mut store = Store::open(into.path(), guarantees).unwrap();
+    let store = Store::open(into.path(), guarantees).unwrap();
     store.make_folder(&path("d"))?;
     for (name, bytes) in [("d/a", b"a"), ("d/b", b"b")] {
-        let (mut file, _) = store.look(&path(name), 1, 0o640, &|| true)?;
-        file.start(0, &mut store.guarantees)?;
+        let (mut file, _) = store.look(&path(name), 1, &|| true)?;
+        file.start(0, Meta::of_mode(0o640), &store.guarantees)?;
         file.write(bytes)?;
-        file.finish(blake3::hash(bytes).into(), &mut store.guarantees)?;
+        file.finish(blake3::hash(bytes).into(), &store.guarantees)?;
         assert_eq!(fs::read(into.path().join(name)).unwrap(), bytes);
     }
-    let (kept, held) = store.look(&path("d/b"), 1, 0o600, &|| true)?;
+    let (kept, held) = store.look(&path("d/b"), 1, &|| true)?;
     assert_eq!(held.whole, Some(blake3::hash(b"b").into()));
-    kept.keep(&mut store.guarantees)?;
-    store.seal_folder(&path("d"), 0o750)?;
+    kept.keep(Meta::of_mode(0o600), &store.guarantees)?;
+    store.seal_folder(&path("d"), Meta::of_mode(0o750))?;
     store.sync()?;
     let lacking = store.guarantees.lacking();
     assert_eq!(*log.0.lock().unwrap(), lacking, "each is reported once, when it is found");
@@ -146,13 +146,13 @@ fn locks_keep_another_receiver_out() {
     ] {
         let into = tempfile::tempdir().unwrap();
         let open = |calls| Store::open(into.path(), Guarantees::new(calls, false, Arc::new(()))).unwrap();
-        let (mut first, mut second) = (open(one), open(other));
-        let (mut writing, _) = first.look(&path("f"), 2, 0o600, &|| true).unwrap();
-        writing.start(0, &mut first.guarantees).unwrap();
-        assert_eq!(second.look(&path("f"), 2, 0o600, &|| true).unwrap_err().as_str(), BUSY);
+        let (first, second) = (open(one), open(other));
+        let (mut writing, _) = first.look(&path("f"), 2, &|| true).unwrap();
+        writing.start(0, Meta::default(), &first.guarantees).unwrap();
+        assert_eq!(second.look(&path("f"), 2, &|| true).unwrap_err().as_str(), BUSY);
         writing.write(b"x").unwrap();
         writing.park();
-        assert!(second.look(&path("f"), 2, 0o600, &|| true).is_ok());
+        assert!(second.look(&path("f"), 2, &|| true).is_ok());
     }
 }
 
@@ -183,8 +183,8 @@ fn parts_that_everybody_may_write_are_resumed() {
         let part = into.path().join(".f.rails-part");
         fs::write(&part, "ab").unwrap();
         fs::set_permissions(&part, fs::Permissions::from_mode(0o666)).unwrap();
-        let mut store = Store::open(into.path(), Guarantees::new(calls, false, Arc::new(()))).unwrap();
-        let looked = store.look(&path("f"), 3, 0o600, &|| true);
+        let store = Store::open(into.path(), Guarantees::new(calls, false, Arc::new(()))).unwrap();
+        let looked = store.look(&path("f"), 3, &|| true);
         match looked {
             Ok((_, held)) => assert_eq!((resumes, held.part.map(|part| part.len)), (true, Some(2))),
             Err(reason) => assert!(!resumes && reason.as_str().contains("not ours alone"), "{reason}"),

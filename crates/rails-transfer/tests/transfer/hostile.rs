@@ -12,7 +12,7 @@ use std::{
 use tempfile::tempdir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
-const GREETING: &[u8] = b"RAILS-FT\x01\x00S";
+const GREETING: &[u8] = b"RAILS-FT\x02\x00S\0";
 
 /// Plays bytes to a receiver, reading and forgetting its answers, and then closes.
 fn play(script: &[u8], into: &Path) -> Result<ReceiveSummary, ReceiveError> {
@@ -60,7 +60,7 @@ fn paths_that_lead_out_end_the_transfer() {
     let outer = tempdir().unwrap();
     let into = outer.path().join("into");
     for path in [&b"../x"[..], b"/x", b"a/../../x", b"..", b".", b"", b"a\0", b"a//b", b".x.rails-part"] {
-        for message in [named(FOLDER, 0, path, &[]), named(OFFER, 0, path, &[1, 0]), named(SEAL, 0, path, &[0])] {
+        for message in [named(FOLDER, 0, path, &[]), named(OFFER, 0, path, &[1]), named(SEAL, 0, path, &[0])] {
             let result = play_messages(&[&message], &into);
             assert!(matches!(result, Err(ReceiveError::Wire(WireError::Message(_)))), "{result:?}");
         }
@@ -111,14 +111,14 @@ fn link_in_the_place_of_a_part() {
 #[test]
 fn messages_out_of_turn_are_named() {
     let into = tempdir().unwrap();
-    let offer = named(OFFER, 0, b"f", &[5, 0]);
-    let second = named(OFFER, 0, b"g", &[5, 0]);
+    let offer = named(OFFER, 0, b"f", &[5]);
+    let second = named(OFFER, 0, b"g", &[5]);
     for (messages, expected) in [
         (&[&[TOTALS, 0, 0, 0][..]][..], Violation::Unexpected("a second message of totals")),
-        (&[&named(OFFER, 7, b"f", &[5, 0])], Violation::Sequence { got: 7, expected: 0 }),
+        (&[&named(OFFER, 7, b"f", &[5])], Violation::Sequence { got: 7, expected: 0 }),
         (&[&offer, &second], Violation::Sequence { got: 0, expected: 1 }),
-        (&[&[START, 0, 0]], Violation::Entry { what: "a start", id: 0 }),
-        (&[&offer, &[START, 0, 3]], Violation::Offset { id: 0, offset: 3 }),
+        (&[&[START, 0, 0, 0]], Violation::Entry { what: "a start", id: 0 }),
+        (&[&offer, &[START, 0, 3, 0]], Violation::Offset { id: 0, offset: 3 }),
         (&[&offer, &[DONE]], Violation::Unexpected("the end of the batch, with files open,")),
     ] {
         assert_eq!(violation(play_messages(messages, into.path())), expected);
@@ -132,14 +132,14 @@ fn a_sender_that_is_gone_holds_up_no_receiver() {
     let into = tempdir().unwrap();
     fs::File::create(into.path().join("f")).unwrap().set_len(1 << 40).unwrap();
     let one_tebibyte = [0x80, 0x80, 0x80, 0x80, 0x80, 0x20];
-    let offer = named(OFFER, 0, b"f", &[&one_tebibyte[..], &[0]].concat());
+    let offer = named(OFFER, 0, b"f", &one_tebibyte);
     assert!(matches!(play_messages(&[&offer], into.path()), Err(ReceiveError::Wire(WireError::Cut))));
 }
 
 #[test]
 fn a_65th_open_file_is_one_too_many() {
     let into = tempdir().unwrap();
-    let offers: Vec<_> = (0..65_u8).map(|id| named(OFFER, id, &[b'a' + id % 26, b'0' + id / 26], &[5, 0])).collect();
+    let offers: Vec<_> = (0..65_u8).map(|id| named(OFFER, id, &[b'a' + id % 26, b'0' + id / 26], &[5])).collect();
     let offers: Vec<_> = offers.iter().map(Vec::as_slice).collect();
     assert!(matches!(play_messages(&offers[..64], into.path()), Err(ReceiveError::Wire(WireError::Cut))));
     assert_eq!(violation(play_messages(&offers, into.path())), Violation::Window);

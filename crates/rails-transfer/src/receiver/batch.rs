@@ -1,0 +1,323 @@
+//! The batch of a receiver, as its threads see it.
+
+use crate::{
+    error::Violation,
+    message::{Digest, FromReceiver, Settled, Totals},
+    meta::Meta,
+    observe::{Observer, Outcome},
+    path::RelPath,
+    proto::{CONTROL, Fate, Inbound},
+    reason::Reason,
+    store::{Incoming, Store},
+    summary::ReceiveSummary,
+};
+use std::{
+    collections::BTreeMap,
+    mem::take,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::mpsc;
+
+/// What is open, and what has come of it. Its lock is held for no call that waits.
+pub(super) struct Batch {
+    store: Store,
+    observer: Arc<dyn Observer>,
+    answers: mpsc::Sender<FromReceiver>,
+    state: Mutex<State>,
+    /// A file has ended on a carrier.
+    ended: Condvar,
+}
+
+struct State {
+    inbound: Inbound,
+    /// The files that are offered and not started.
+    offered: BTreeMap<u64, Receiving>,
+    summary: ReceiveSummary,
+    /// The number of threads that work, and do not wait for the sender.
+    at_work: usize,
+}
+
+struct Receiving {
+    path: RelPath,
+    size: u64,
+    file: Incoming,
+}
+
+impl Batch {
+    /// A batch in which the sender may open that many further streams.
+    pub(super) fn new(
+        store: Store,
+        observer: Arc<dyn Observer>,
+        answers: mpsc::Sender<FromReceiver>,
+        max_streams: usize,
+    ) -> Self {
+        let state = State {
+            inbound: Inbound::new(max_streams),
+            offered: BTreeMap::new(),
+            summary: ReceiveSummary::default(),
+            at_work: 0,
+        };
+        Self { store, observer, answers, state: Mutex::new(state), ended: Condvar::new() }
+    }
+
+    /// The sender opened a further stream.
+    pub(super) fn on_stream(self: &Arc<Self>) -> Result<Carrier, Violation> {
+        let number = self.state().inbound.on_stream()?;
+        Ok(Carrier { number, batch: Arc::clone(self), current: None })
+    }
+
+    /// The control stream as a carrier of files.
+    pub(super) fn control(self: &Arc<Self>) -> Carrier {
+        Carrier { number: CONTROL, batch: Arc::clone(self), current: None }
+    }
+
+    pub(super) fn on_totals(&self, totals: &Totals) -> Result<(), Violation> {
+        self.state().inbound.on_totals()?;
+        self.observer.totals(totals);
+        Ok(())
+    }
+
+    pub(super) fn on_unreadable(&self, reason: &Reason) -> Result<(), Violation> {
+        let mut state = self.state();
+        state.inbound.on_unreadable()?;
+        state.summary.fail(None, reason);
+        drop(state);
+        self.observer.unreadable(reason);
+        Ok(())
+    }
+
+    pub(super) fn on_folder(&self, id: u64, path: &RelPath) -> Result<(), Violation> {
+        self.state().inbound.on_simple(id)?;
+        match self.store.make_folder(path) {
+            Ok(()) => {
+                self.state().summary.folders += 1;
+                self.observer.finished(path, 0, Outcome::Made);
+                self.settle(id, Settled::Made)
+            }
+            Err(reason) => self.fail(id, path, 0, reason),
+        }
+    }
+
+    pub(super) fn on_seal(&self, id: u64, path: &RelPath, meta: Meta) -> Result<(), Violation> {
+        self.state().inbound.on_simple(id)?;
+        match self.store.seal_folder(path, meta) {
+            Ok(()) => self.settle(id, Settled::Made),
+            Err(reason) => self.fail(id, path, 0, reason),
+        }
+    }
+
+    pub(super) fn on_offer(&self, id: u64, path: RelPath, size: u64) -> Result<(), Violation> {
+        self.state().inbound.on_offer(id)?;
+        match self.store.look(&path, size, &|| !self.answers.is_closed()) {
+            Ok((file, held)) => {
+                let mut state = self.state();
+                state.inbound.answer(id, size, &held);
+                state.offered.insert(id, Receiving { path, size, file });
+                drop(state);
+                self.answer(FromReceiver::Held { id, held })
+            }
+            Err(reason) => self.fail(id, &path, size, reason),
+        }
+    }
+
+    pub(super) fn on_keep(&self, id: u64, meta: Meta) -> Result<(), Violation> {
+        let mut state = self.state();
+        state.inbound.on_keep(id)?;
+        let Receiving { path, size, file } = state.take(id);
+        drop(state);
+        match file.keep(meta, &self.store.guarantees) {
+            Ok(()) => {
+                let mut state = self.state();
+                state.summary.already_there += 1;
+                state.summary.arrived(&path);
+                drop(state);
+                self.observer.finished(&path, size, Outcome::AlreadyThere);
+                self.settle(id, Settled::Kept)
+            }
+            Err(reason) => self.fail(id, &path, size, reason),
+        }
+    }
+
+    pub(super) fn on_done(&self) -> Result<(), Violation> {
+        self.state().inbound.on_done()?;
+        // The sender's last words about files that failed here may be under way on other streams, and
+        // these are read until then.
+        self.waits(true);
+        drop(self.ended.wait_while(self.state(), |state| !state.inbound.is_idle()));
+        self.waits(false);
+        let Err(reason) = self.store.sync() else {
+            // A peer that keeps to the protocol has read all other answers, so there is room for
+            // these.
+            for lacking in self.store.guarantees.lacking() {
+                self.answer(FromReceiver::Lacking { lacking })?;
+            }
+            return self.answer(FromReceiver::Bye);
+        };
+        self.state().summary.fail(None, &reason);
+        self.observer.unreadable(&reason);
+        self.answer(FromReceiver::Refuse { reason })
+    }
+
+    /// The sender hears of what it did, as far as the queue has room.
+    pub(super) fn refuse(&self, reason: impl std::fmt::Display) {
+        let _ = self.answers.try_send(FromReceiver::Refuse { reason: Reason::new(reason) });
+    }
+
+    /// A thread waits for the sender (`true`), or works again (`false`).
+    pub(super) fn waits(&self, waits: bool) {
+        // The observer is called under the lock, so that it hears the changes in their order.
+        let mut state = self.state();
+        let before = state.at_work;
+        state.at_work = if waits { before - 1 } else { before + 1 };
+        if before.min(state.at_work) == 0 {
+            self.observer.waits(waits);
+        }
+    }
+
+    /// Leaves the files that were not started as they are.
+    pub(super) fn park(&self) {
+        let offered = take(&mut self.state().offered);
+        // Their parts stay.
+        offered.into_values().for_each(|file| file.file.park());
+    }
+
+    /// What has come of the batch; of no use to one that goes on.
+    pub(super) fn take_summary(&self) -> ReceiveSummary {
+        let summary = take(&mut self.state().summary);
+        ReceiveSummary { lacking: self.store.guarantees.lacking(), ..summary }
+    }
+
+    fn fail(&self, id: u64, path: &RelPath, size: u64, reason: Reason) -> Result<(), Violation> {
+        self.state().summary.fail(Some(path), &reason);
+        self.observer.finished(path, size, Outcome::Failed(&reason));
+        self.settle(id, Settled::Failed { reason })
+    }
+
+    fn settle(&self, id: u64, outcome: Settled) -> Result<(), Violation> {
+        self.answer(FromReceiver::Settled { id, outcome })
+    }
+
+    /// Queues an answer without waiting; a full queue means that the peer opened more than the
+    /// window allows.
+    fn answer(&self, answer: FromReceiver) -> Result<(), Violation> {
+        match self.answers.try_send(answer) {
+            Err(mpsc::error::TrySendError::Full(_)) => Err(Violation::Window),
+            // The task that writes answers has ended; the reading half is about to end too.
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn take(&mut self, id: u64) -> Receiving {
+        self.offered.remove(&id).expect("an offered file is kept")
+    }
+}
+
+/// A stream that carries files, one at a time. A file that is under way when it is dropped stays as
+/// a part.
+pub(super) struct Carrier {
+    number: usize,
+    batch: Arc<Batch>,
+    current: Option<Receiving>,
+}
+
+impl Carrier {
+    pub(super) fn on_start(&mut self, id: u64, offset: u64, meta: Meta) -> Result<(), Violation> {
+        let mut state = self.batch.state();
+        state.inbound.on_start(self.number, id, offset)?;
+        let file = self.current.insert(state.take(id));
+        drop(state);
+        match file.file.start(offset, meta, &self.batch.store.guarantees) {
+            Ok(()) => {
+                self.batch.observer.started(&file.path, file.size, offset);
+                Ok(())
+            }
+            Err(reason) => self.give_up(reason),
+        }
+    }
+
+    pub(super) fn on_block(&mut self, block: &[u8]) -> Result<(), Violation> {
+        if self.batch.state().inbound.on_block(self.number, block.len())? == Fate::Discard {
+            return Ok(());
+        }
+        let file = self.current.as_mut().expect("a started file is kept");
+        match file.file.write(block) {
+            Ok(()) => {
+                self.batch.state().summary.bytes_received += block.len() as u64;
+                self.batch.observer.moved(&file.path, block.len() as u64);
+                Ok(())
+            }
+            Err(reason) => self.give_up(reason),
+        }
+    }
+
+    pub(super) fn on_finish(&mut self, id: u64, digest: Digest) -> Result<(), Violation> {
+        let fate = self.ends(|inbound, carrier| inbound.on_finish(carrier, id))?;
+        if fate == Fate::Discard {
+            return Ok(());
+        }
+        let Receiving { path, size, file } = self.current.take().expect("a started file is kept");
+        match file.finish(digest, &self.batch.store.guarantees) {
+            Ok(()) => {
+                let mut state = self.batch.state();
+                state.summary.stored += 1;
+                state.summary.arrived(&path);
+                drop(state);
+                self.batch.observer.finished(&path, size, Outcome::Stored(digest));
+                self.batch.settle(id, Settled::Stored { digest })
+            }
+            Err(reason) => self.batch.fail(id, &path, size, reason),
+        }
+    }
+
+    pub(super) fn on_abort(&mut self, id: u64, reason: &Reason) -> Result<(), Violation> {
+        let fate = self.ends(|inbound, carrier| inbound.on_abort(carrier, id))?;
+        if fate == Fate::Discard {
+            return Ok(());
+        }
+        let offered = self.batch.state().offered.remove(&id);
+        let Receiving { path, size, file } =
+            offered.or_else(|| self.current.take()).expect("an open entry has its file");
+        file.park();
+        self.batch.state().summary.fail(Some(&path), reason);
+        self.batch.observer.finished(&path, size, Outcome::Failed(reason));
+        self.batch.settle(id, Settled::Aborted)
+    }
+
+    /// The stream ended in order.
+    pub(super) fn on_end(&self) -> Result<(), Violation> {
+        self.batch.state().inbound.on_stream_end(self.number)
+    }
+
+    /// Settles the current file as failed; the bytes that the sender has under way for it are
+    /// dropped.
+    ///
+    /// The file's part stays for a later run, after a full disk as well: its bytes are good, and
+    /// the next run may find room for the rest.
+    fn give_up(&mut self, reason: Reason) -> Result<(), Violation> {
+        let Receiving { path, size, file } = self.current.take().expect("a started file is kept");
+        file.park();
+        let id = self.batch.state().inbound.discard(self.number).expect("a started file is known");
+        self.batch.fail(id, &path, size, reason)
+    }
+
+    fn ends<T>(&self, step: impl FnOnce(&mut Inbound, usize) -> T) -> T {
+        let ended = step(&mut self.batch.state().inbound, self.number);
+        self.batch.ended.notify_all();
+        ended
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        if let Some(file) = self.current.take() {
+            file.file.park();
+        }
+        self.ends(Inbound::leave);
+    }
+}

@@ -1,0 +1,280 @@
+//! The receiver's threads: one for the control stream, and one for each further stream.
+
+use super::batch::{Batch, Carrier};
+use crate::{
+    calls::Guarantees,
+    error::{ReceiveError, ThreadError, Violation, WireError},
+    frame::Frame,
+    message::{FromReceiver, FromSender},
+    observe::Observer,
+    store::Store,
+    thread::{self, Running, Stop, Stopped},
+    wire::FrameReader,
+};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use std::{
+    future::{pending, poll_fn},
+    path::PathBuf,
+    pin::pin,
+    sync::{Arc, mpsc as sync_mpsc},
+};
+use tokio::{
+    io::AsyncRead,
+    sync::{mpsc, oneshot},
+};
+
+/// The thread of the control stream, which waits for its folder.
+pub(super) struct Main {
+    folder_in: oneshot::Sender<Folder>,
+    opened: oneshot::Receiver<Result<Arc<Batch>, ReceiveError>>,
+    running: Worker,
+}
+
+/// The thread of the control stream, which gives whether the batch came to its end.
+pub(super) type Worker = Running<Result<bool, Violation>>;
+
+/// The receiving folder, and what else a batch needs.
+pub(super) struct Folder {
+    pub(super) path: PathBuf,
+    pub(super) guarantees: Guarantees,
+    pub(super) observer: Arc<dyn Observer>,
+    pub(super) answers: mpsc::Sender<FromReceiver>,
+    /// The number of further streams that the sender may open.
+    pub(super) streams: usize,
+}
+
+impl Main {
+    /// Starts the thread, which will take the frames and return the blocks whose bytes have been
+    /// used.
+    pub(super) fn start(
+        work: mpsc::Receiver<Frame<FromSender>>,
+        used: sync_mpsc::Sender<Vec<u8>>,
+    ) -> Result<Self, ThreadError> {
+        let (folder_in, folder) = oneshot::channel::<Folder>();
+        let (opened_in, opened) = oneshot::channel();
+        let running = thread::run(move || {
+            let Ok(folder) = folder.blocking_recv() else { return Ok(false) };
+            match folder.open() {
+                Ok(batch) => {
+                    let batch = Arc::new(batch);
+                    let _ = opened_in.send(Ok(Arc::clone(&batch)));
+                    Control { batch, work, used }.run()
+                }
+                Err(error) => {
+                    let _ = opened_in.send(Err(error));
+                    Ok(false)
+                }
+            }
+        })?;
+        Ok(Self { folder_in, opened, running })
+    }
+
+    /// Opens the folder, and begins with the batch.
+    pub(super) async fn begin(self, folder: Folder) -> Result<(Arc<Batch>, Worker), ReceiveError> {
+        // A thread that has panicked drops its end.
+        let _ = self.folder_in.send(folder);
+        let batch = self.opened.await.map_err(|_| ThreadError::Panicked)??;
+        Ok((batch, self.running))
+    }
+}
+
+impl Folder {
+    fn open(self) -> Result<Batch, ReceiveError> {
+        let Self { path, guarantees, observer, answers, streams } = self;
+        match Store::open(&path, guarantees) {
+            Ok(store) => Ok(Batch::new(store, observer, answers, streams)),
+            Err(source) => Err(ReceiveError::Folder { path, source }),
+        }
+    }
+}
+
+/// The thread of the control stream, which handles its frames in order.
+struct Control {
+    batch: Arc<Batch>,
+    work: mpsc::Receiver<Frame<FromSender>>,
+    used: sync_mpsc::Sender<Vec<u8>>,
+}
+
+impl Control {
+    /// Runs to the end of the batch, or of the frames; gives whether the batch came to its end.
+    fn run(mut self) -> Result<bool, Violation> {
+        let mut carrier = self.batch.control();
+        self.batch.waits(false);
+        let ended = loop {
+            let step = match self.next() {
+                Some(Frame::Message(FromSender::Done)) => break self.batch.on_done().map(|()| true),
+                Some(Frame::Message(message)) => self.on_message(message, &mut carrier),
+                Some(Frame::Block(block)) => {
+                    let written = carrier.on_block(&block);
+                    let _ = self.used.send(block);
+                    written
+                }
+                None => break Ok(false),
+            };
+            if let Err(violation) = step {
+                break Err(violation);
+            }
+        };
+        drop(carrier);
+        self.batch.park();
+        self.batch.waits(true);
+        if let Err(violation) = &ended {
+            self.batch.refuse(violation);
+        }
+        ended
+    }
+
+    /// The next frame, and `None` after the last.
+    fn next(&mut self) -> Option<Frame<FromSender>> {
+        if let Ok(frame) = self.work.try_recv() {
+            return Some(frame);
+        }
+        self.batch.waits(true);
+        let frame = self.work.blocking_recv();
+        self.batch.waits(false);
+        frame
+    }
+
+    fn on_message(&self, message: FromSender, carrier: &mut Carrier) -> Result<(), Violation> {
+        match message {
+            FromSender::Totals(totals) => self.batch.on_totals(&totals),
+            FromSender::Unreadable { reason } => self.batch.on_unreadable(&reason),
+            FromSender::Folder { id, path } => self.batch.on_folder(id, &path),
+            FromSender::Seal { id, path, meta } => self.batch.on_seal(id, &path, meta),
+            FromSender::Offer { id, path, size } => self.batch.on_offer(id, path, size),
+            FromSender::Keep { id, meta } => self.batch.on_keep(id, meta),
+            FromSender::Start { id, offset, meta } => carrier.on_start(id, offset, meta),
+            FromSender::Finish { id, digest } => carrier.on_finish(id, digest),
+            FromSender::Abort { id, reason } => carrier.on_abort(id, &reason),
+            FromSender::Done => unreachable!("the end of the batch is the loop's"),
+        }
+    }
+}
+
+/// The threads of the further streams, which wait for their streams.
+pub(super) struct Carriers<S> {
+    idle: Vec<(oneshot::Sender<Begin<S>>, Thread)>,
+    busy: FuturesUnordered<Thread>,
+}
+
+type Thread = Running<Result<(), WireError>>;
+
+/// What a thread begins with.
+struct Begin<S> {
+    stream: S,
+    carrier: Carrier,
+    batch: Arc<Batch>,
+    stopped: Stopped,
+}
+
+impl<S: AsyncRead + Unpin + Send + 'static> Carriers<S> {
+    /// Starts that many threads, or as many as can be had.
+    pub(super) fn start(count: usize, observer: &dyn Observer) -> Self {
+        let mut idle = Vec::new();
+        while idle.len() < count {
+            let (begin_in, begin) = oneshot::channel();
+            match thread::run(move || begin.blocking_recv().map_or(Ok(()), read)) {
+                Ok(running) => idle.push((begin_in, running)),
+                Err(error) => {
+                    observer.fewer_streams(idle.len(), &error.reason());
+                    break;
+                }
+            }
+        }
+        Self { idle, busy: FuturesUnordered::new() }
+    }
+
+    /// The number of streams that can be read.
+    pub(super) fn len(&self) -> usize {
+        self.idle.len()
+    }
+
+    /// The sender opened a stream.
+    pub(super) fn begin(&mut self, stream: S, batch: &Arc<Batch>, stop: &Stop) -> Result<(), WireError> {
+        let carrier = batch.on_stream().inspect_err(|violation| batch.refuse(violation))?;
+        let (begin_in, running) = self.idle.pop().expect("the sender may open as many streams as there are threads");
+        // A thread that has panicked says so by its result.
+        let _ = begin_in.send(Begin { stream, carrier, batch: Arc::clone(batch), stopped: stop.stopped() });
+        self.busy.push(running);
+        Ok(())
+    }
+
+    /// Waits until a thread fails. Cancel safe.
+    pub(super) async fn failure(&mut self) -> ReceiveError {
+        loop {
+            match self.busy.next().await {
+                Some(Ok(Ok(()))) => {}
+                Some(Ok(Err(error))) => return error.into(),
+                Some(Err(error)) => return error.into(),
+                None => return pending().await,
+            }
+        }
+    }
+
+    /// Waits until all threads have ended, as they do once they are stopped.
+    pub(super) async fn end(mut self) {
+        self.idle.clear();
+        while self.busy.next().await.is_some() {}
+    }
+}
+
+/// The thread of a further stream.
+fn read<S: AsyncRead + Unpin>(begin: Begin<S>) -> Result<(), WireError> {
+    let Begin { stream, mut carrier, batch, mut stopped } = begin;
+    let (used_in, used) = sync_mpsc::channel();
+    let mut reader = FrameReader::new(stream, used);
+    batch.waits(false);
+    let ended = loop {
+        let step = match next(&mut reader, &batch, &mut stopped) {
+            Some(Ok(Some(Frame::Block(block)))) => {
+                let written = carrier.on_block(&block);
+                let _ = used_in.send(block);
+                written
+            }
+            Some(Ok(Some(Frame::Message(message)))) => on_message(message, &mut carrier),
+            Some(Ok(None)) => break carrier.on_end().map_err(WireError::from),
+            Some(Err(error)) => break Err(error.of_carrier()),
+            None => break Ok(()),
+        };
+        if let Err(violation) = step {
+            break Err(violation.into());
+        }
+    };
+    batch.waits(true);
+    if let Err(error) = &ended {
+        batch.refuse(error);
+    }
+    ended
+}
+
+/// Waits for the next frame; `None` if the thread is to end.
+fn next<S: AsyncRead + Unpin>(
+    reader: &mut FrameReader<S>,
+    batch: &Batch,
+    stopped: &mut Stopped,
+) -> Option<Result<Option<Frame<FromSender>>, WireError>> {
+    let mut frame = pin!(reader.next());
+    let mut has_waited = false;
+    let next = stopped.wait(poll_fn(|context| {
+        let polled = frame.as_mut().poll(context);
+        if polled.is_pending() && !has_waited {
+            has_waited = true;
+            batch.waits(true);
+        }
+        polled
+    }));
+    if has_waited {
+        batch.waits(false);
+    }
+    next
+}
+
+/// A message that concerns the file on the stream.
+fn on_message(message: FromSender, carrier: &mut Carrier) -> Result<(), Violation> {
+    match message {
+        FromSender::Start { id, offset, meta } => carrier.on_start(id, offset, meta),
+        FromSender::Finish { id, digest } => carrier.on_finish(id, digest),
+        FromSender::Abort { id, reason } => carrier.on_abort(id, &reason),
+        _ => Err(Violation::Unexpected("a message of the control stream on a stream of files")),
+    }
+}

@@ -1,0 +1,297 @@
+//! The batch of a sender, as its task and its readers see it.
+
+use crate::{
+    error::Violation,
+    guarantee::LackingGuarantee,
+    message::{Digest, FromSender, Held, Settled, Totals},
+    observe::{Observer, Outcome},
+    plan::{Entry, EntryKind, Plan},
+    proto::{Kind, Outbound},
+    reason::Reason,
+    source::{Event, Job},
+    summary::{Failure, How, SendSummary, SentFile},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+/// What is open, and what has come of it. Its lock is held for no call that waits.
+pub(super) struct Batch {
+    observer: Arc<dyn Observer>,
+    bytes_sent: AtomicU64,
+    state: Mutex<State>,
+}
+
+struct State {
+    plan: Plan,
+    /// The number of the plan's entries that have been opened.
+    opened: usize,
+    /// The number of the plan's entries, from the end, that the search for folders to seal has
+    /// passed.
+    sealed: usize,
+
+    /// The open entries.
+    outbound: Outbound,
+    /// The files that a reader is working on.
+    files: BTreeMap<u64, Running>,
+    /// The aborted files that changed while they were read, by their numbers on the wire, and the
+    /// plan's entries.
+    changed: BTreeMap<u64, usize>,
+    /// The plan's files that changed, and that the receiver has closed: they are offered once more.
+    again: VecDeque<usize>,
+    /// The plan's files that changed once.
+    changed_once: BTreeSet<usize>,
+    /// The plan's folders that could not be made, and so cannot be sealed.
+    lost_folders: BTreeSet<usize>,
+    summary: SendSummary,
+}
+
+/// A file whose offer was answered.
+#[derive(Debug)]
+struct Running {
+    stop: Arc<AtomicBool>,
+    resumed_at: u64,
+    /// The digest of a file that the receiver has.
+    digest: Option<Digest>,
+}
+
+impl Batch {
+    pub(super) fn new(mut plan: Plan, observer: Arc<dyn Observer>) -> Self {
+        let failures = plan.unreadable.iter().map(|reason| Failure { path: None, reason: reason.clone() }).collect();
+        let summary = SendSummary { skipped: std::mem::take(&mut plan.skipped), failures, ..SendSummary::default() };
+        let state = State {
+            plan,
+            opened: 0,
+            sealed: 0,
+            outbound: Outbound::default(),
+            files: BTreeMap::new(),
+            changed: BTreeMap::new(),
+            again: VecDeque::new(),
+            changed_once: BTreeSet::new(),
+            lost_folders: BTreeSet::new(),
+            summary,
+        };
+        Self { observer, bytes_sent: AtomicU64::new(0), state: Mutex::new(state) }
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        self.state().plan.totals
+    }
+
+    /// The sources that could not be read; the first call gives them.
+    pub(super) fn take_unreadable(&self) -> Vec<Reason> {
+        std::mem::take(&mut self.state().plan.unreadable)
+    }
+
+    /// Opens the next entry, if there is one and the window has room: folders and files in the
+    /// plan's order, and when all of those are settled, the folders' seals, innermost first,
+    /// because a sealed folder may be read-only.
+    pub(super) fn open(&self) -> Option<FromSender> {
+        let state = &mut *self.state();
+        if !state.outbound.has_room() {
+            return None;
+        }
+        if let Some(index) = state.next_entry() {
+            let Entry { path, kind } = &state.plan.entries[index];
+            let path = path.clone();
+            return Some(match kind {
+                EntryKind::Folder { .. } => FromSender::Folder { id: state.outbound.open(index, Kind::Simple), path },
+                EntryKind::File { size, .. } => {
+                    FromSender::Offer { id: state.outbound.open(index, Kind::File), path, size: *size }
+                }
+            });
+        }
+        if state.sealed == 0 && !state.outbound.is_empty() {
+            return None;
+        }
+        while state.sealed < state.plan.entries.len() {
+            let index = state.plan.entries.len() - 1 - state.sealed;
+            state.sealed += 1;
+            if let Entry { path, kind: EntryKind::Folder { meta } } = &state.plan.entries[index]
+                && !state.lost_folders.contains(&index)
+            {
+                let id = state.outbound.open(index, Kind::Simple);
+                return Some(FromSender::Seal { id, path: path.clone(), meta: *meta });
+            }
+        }
+        None
+    }
+
+    /// Whether no entry is open.
+    pub(super) fn is_over(&self) -> bool {
+        self.state().outbound.is_empty()
+    }
+
+    /// The receiver has named its bytes of a file: it can be read.
+    pub(super) fn on_held(&self, id: u64, held: Held) -> Result<Job, Violation> {
+        let state = &mut *self.state();
+        let Entry { path, kind } = &state.plan.entries[state.outbound.on_held(id)?];
+        let EntryKind::File { source, size } = kind else { unreachable!("only files are opened as files") };
+        let stop = Arc::new(AtomicBool::new(false));
+        state.files.insert(id, Running { stop: Arc::clone(&stop), resumed_at: 0, digest: None });
+        Ok(Job { id, path: path.clone(), source: source.clone(), size: *size, held, stop })
+    }
+
+    pub(super) fn on_settled(&self, id: u64, outcome: Settled) -> Result<(), Violation> {
+        let mut state = self.state();
+        let index = state.outbound.on_settled(id, &outcome)?;
+        let changed = state.changed.remove(&id);
+        let file = if state.outbound.is_lost(id) {
+            // The file failed at the receiver while it is being read here: its reader ends it.
+            state.files[&id].stop.store(true, Ordering::Relaxed);
+            None
+        } else {
+            state.files.remove(&id)
+        };
+        let entry = &state.plan.entries[index];
+        let (path, size) = (entry.path.clone(), entry.size());
+        match outcome {
+            Settled::Stored { digest } => {
+                let how = How::Sent { resumed_at: file.map_or(0, |file| file.resumed_at) };
+                state.summary.files.push(SentFile { path: path.clone(), size, digest, how });
+                drop(state);
+                self.observer.finished(&path, size, Outcome::Stored(digest));
+            }
+            Settled::Kept => {
+                let digest = file.and_then(|file| file.digest).expect("a file is kept for its digest");
+                state.summary.files.push(SentFile { path: path.clone(), size, digest, how: How::AlreadyThere });
+                drop(state);
+                self.observer.finished(&path, size, Outcome::AlreadyThere);
+            }
+            // The seal of a folder, which was counted when the folder was made.
+            Settled::Made if state.sealed > 0 => {}
+            Settled::Made => {
+                state.summary.folders += 1;
+                drop(state);
+                self.observer.finished(&path, 0, Outcome::Made);
+            }
+            // Only now has the receiver let go of the file. The failure of another was noted when
+            // this end gave it up.
+            Settled::Aborted => state.again.extend(changed),
+            Settled::Failed { reason } => self.fail(state, index, &reason),
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_lacking(&self, lacking: LackingGuarantee) {
+        let mut state = self.state();
+        // Each is kept once: the peer decides how many it sends, and must not fill this end's
+        // memory.
+        if state.summary.lacking.iter().all(|known| known.guarantee != lacking.guarantee) {
+            state.summary.lacking.push(lacking);
+        }
+    }
+
+    /// The message to which a reader's event leads. It is called when the message can be written
+    /// next: the receiver may have given the file up in the meantime.
+    pub(super) fn say(&self, job: &Job, event: Event) -> FromSender {
+        let id = job.id;
+        match event {
+            Event::Start { offset, meta } => {
+                self.observer.started(&job.path, job.size, offset);
+                let mut state = self.state();
+                state.files.entry(id).and_modify(|file| file.resumed_at = offset);
+                state.outbound.start(id);
+                FromSender::Start { id, offset, meta }
+            }
+            Event::Finish { digest } => {
+                let mut state = self.state();
+                if state.outbound.is_lost(id) {
+                    return state.abort(id, Reason::new("sender: the receiver gave up"));
+                }
+                state.outbound.finish(id, digest);
+                FromSender::Finish { id, digest }
+            }
+            Event::Keep { digest, meta } => {
+                let mut state = self.state();
+                state.files.entry(id).and_modify(|file| file.digest = Some(digest));
+                state.outbound.keep(id);
+                FromSender::Keep { id, meta }
+            }
+            Event::Changed { reason, size: Some(now) } => {
+                let mut guard = self.state();
+                let state = &mut *guard;
+                let index = state.index(id);
+                if state.outbound.is_lost(id) || !state.changed_once.insert(index) {
+                    return self.take_back(guard, id, reason);
+                }
+                if let EntryKind::File { size, .. } = &mut state.plan.entries[index].kind {
+                    *size = now;
+                }
+                state.changed.insert(id, index);
+                state.abort(id, Reason::new(format_args!("{reason}; it is sent again")))
+            }
+            Event::Changed { reason, size: None } | Event::Failed { reason } => {
+                self.take_back(self.state(), id, reason)
+            }
+        }
+    }
+
+    /// Whether the receiver and this end are done with the file.
+    pub(super) fn is_closed(&self, job: &Job) -> bool {
+        self.state().outbound.entry(job.id).is_none()
+    }
+
+    /// `bytes` of the file were written.
+    pub(super) fn moved(&self, job: &Job, bytes: usize) {
+        self.bytes_sent.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.observer.moved(&job.path, bytes as u64);
+    }
+
+    /// The summary; of no use to a batch that goes on.
+    pub(super) fn take_summary(&self) -> SendSummary {
+        let summary = std::mem::take(&mut self.state().summary);
+        SendSummary { bytes_sent: self.bytes_sent.load(Ordering::Relaxed), ..summary }
+    }
+
+    /// Aborts a file that failed here, unless it has failed at the receiver.
+    fn take_back(&self, mut state: MutexGuard<'_, State>, id: u64, reason: Reason) -> FromSender {
+        let (index, is_lost) = (state.index(id), state.outbound.is_lost(id));
+        let message = state.abort(id, reason.clone());
+        if !is_lost {
+            self.fail(state, index, &reason);
+        }
+        message
+    }
+
+    fn fail(&self, mut state: MutexGuard<'_, State>, index: usize, reason: &Reason) {
+        let entry = &state.plan.entries[index];
+        let (path, size, is_folder) =
+            (entry.path.clone(), entry.size(), matches!(entry.kind, EntryKind::Folder { .. }));
+        if is_folder {
+            state.lost_folders.insert(index);
+        }
+        state.summary.failures.push(Failure { path: Some(path.as_path().to_owned()), reason: reason.clone() });
+        drop(state);
+        self.observer.finished(&path, size, Outcome::Failed(reason));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The entry to open next.
+    fn next_entry(&mut self) -> Option<usize> {
+        self.again.pop_front().or_else(|| {
+            let next = (self.opened < self.plan.entries.len()).then_some(self.opened)?;
+            self.opened += 1;
+            Some(next)
+        })
+    }
+
+    fn abort(&mut self, id: u64, reason: Reason) -> FromSender {
+        self.files.remove(&id);
+        self.outbound.abort(id);
+        FromSender::Abort { id, reason }
+    }
+
+    fn index(&self, id: u64) -> usize {
+        self.outbound.entry(id).expect("a file stays open until the sender has ended it")
+    }
+}

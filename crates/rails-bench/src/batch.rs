@@ -17,9 +17,7 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use rails_multirail::{Mode, MultiRailSession, RecvStream, SendStream};
-use rails_transfer::{
-    AcceptStreams, Observer, OpenStreams, ReceiveOptions, ReceiveSummary, SendOptions, SendSummary,
-};
+use rails_transfer::{AcceptStreams, Observer, OpenStreams, ReceiveOptions, ReceiveSummary, SendOptions, SendSummary};
 use std::{
     error::Error,
     io,

@@ -1,10 +1,14 @@
-//! Moves files and folders over one ordered byte stream: verified end to end, and resumed after a
-//! cut.
+//! Moves files and folders over one ordered byte stream, or several at a time: verified end to end,
+//! and resumed after a cut.
 //!
 //! One stream carries one batch. [`send`] walks its sources, offers every entry, and streams the
 //! bytes that the peer lacks; [`receive`] writes below one folder. Any `AsyncRead + AsyncWrite` is
 //! a stream: a striped stream between rails, a TCP connection, a pipe. Each of the two runs a
 //! thread for the disk and the hash.
+//!
+//! With [`SendOptions::send_over`] and [`ReceiveOptions::receive_over`] several files are under way
+//! at a time, each on a further stream with a thread of its own at either end: the streams of a
+//! session, for which [`OpenStreams`] and [`AcceptStreams`] stand.
 //!
 //! # Example
 //! Two ends of a TCP connection, one after the other: the second batch finds the file there
@@ -69,22 +73,23 @@
 //!   The copy then goes on, and names each missing [`Guarantee`] once
 //!   ([`ReceiveSummary::lacking`]); [`ReceiveOptions::strict`] fails the file instead.
 //! - Memory is bounded against any peer: a frame's length is checked before memory is taken for it,
-//!   and at most 64 entries are open at a time. Only the sender's own list of files grows.
+//!   at most 64 entries are open at a time, and no more streams than the receiver has threads for.
+//!   Only the sender's own list of files grows.
 //!
 //! # Limits
 //! Times, owners, extended attributes, access lists, hard links (each name becomes a file of its
 //! own) and holes (they are sent as zeros) are not kept. Set-user-id, set-group-id and sticky bits
-//! are dropped: a mode is nine bits. The stream, not this crate, encrypts and authenticates. A file
+//! are dropped: a mode is nine bits. The streams, not this crate, encrypt and authenticate. A file
 //! that grows past RLIMIT_FSIZE fails by its name in a process that handles or ignores SIGXFSZ; the
 //! kernel ends any other. Linux only.
 //!
 //! [`protocol`] draws the protocol byte by byte.
 //!
 //! # Map
-//! `path`, `reason` and `message` are the vocabulary and its codec, `frame` and `wire` the framing,
-//! `proto` the two state machines (no I/O), `plan` and `source` the sender's files, `store` the
-//! receiver's, `calls` the system calls that may be refused, `sender` and `receiver` the drivers,
-//! `thread` their threads.
+//! `path`, `meta`, `reason` and `message` are the vocabulary and its codec, `frame` and `wire` the
+//! framing, `proto` the two state machines (no I/O), `plan` and `source` the sender's files,
+//! `store` the receiver's, `calls` the system calls that may be refused, `streams` the further
+//! streams, `sender` and `receiver` the drivers, `thread` their threads.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

@@ -217,7 +217,7 @@ impl ReceiveOptions {
             Some(worked) => worked,
             None => worker.await,
         };
-        carriers.end().await;
+        let told = carriers.end().await;
         let is_complete = worked.map_err(ReceiveError::Thread)?.map_err(WireError::from)?;
         match (cut, is_complete) {
             (None, true) => {
@@ -227,6 +227,8 @@ impl ReceiveOptions {
                 }
                 Ok(batch.take_summary())
             }
+            // A sender one of whose streams has failed ends them all.
+            (Some(ReceiveError::Wire(WireError::Cut)), _) => Err(told.unwrap_or(WireError::Cut).into()),
             (Some(error), _) => Err(error),
             (None, false) => Err(WireError::Cut.into()),
         }

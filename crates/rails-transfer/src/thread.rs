@@ -61,13 +61,13 @@ impl Stopped {
         self.0.has_changed().is_err()
     }
 
-    /// Blocks the thread until the future is ready; `None` if the thread is to end.
+    /// Blocks the thread until the future is ready; `None` if it is not and the thread is to end.
     pub(crate) fn wait<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         futures_executor::block_on(async {
             tokio::select! {
                 biased;
-                _ = self.0.changed() => None,
                 done = future => Some(done),
+                _ = self.0.changed() => None,
             }
         })
     }

@@ -211,10 +211,15 @@ impl<S: AsyncRead + Unpin + Send + 'static> Carriers<S> {
         }
     }
 
-    /// Waits until all threads have ended, as they do once they are stopped.
-    pub(super) async fn end(mut self) {
+    /// Waits until all threads have ended, as they do once they are stopped. Gives what one had to
+    /// tell before.
+    pub(super) async fn end(mut self) -> Option<WireError> {
         self.idle.clear();
-        while self.busy.next().await.is_some() {}
+        let mut failure = None;
+        while let Some(ended) = self.busy.next().await {
+            failure = failure.or(ended.ok().and_then(Result::err));
+        }
+        failure
     }
 }
 
@@ -224,6 +229,7 @@ fn read<S: AsyncRead + Unpin>(begin: Begin<S>) -> Result<(), WireError> {
     let (used_in, used) = sync_mpsc::channel();
     let mut reader = FrameReader::new(stream, used);
     batch.waits(false);
+    let mut behind = 0;
     let ended = loop {
         let step = match next(&mut reader, &batch, &mut stopped) {
             Some(Ok(Some(Frame::Block(block)))) => {
@@ -238,6 +244,13 @@ fn read<S: AsyncRead + Unpin>(begin: Begin<S>) -> Result<(), WireError> {
         };
         if let Err(violation) = step {
             break Err(violation.into());
+        }
+        // What has arrived is worth keeping, as long as it does not go on and on.
+        if stopped.is_stopped() {
+            behind += 1;
+            if behind > MAX_BEHIND {
+                break Ok(());
+            }
         }
     };
     batch.waits(true);
@@ -278,3 +291,7 @@ fn on_message(message: FromSender, carrier: &mut Carrier) -> Result<(), Violatio
         _ => Err(Violation::Unexpected("a message of the control stream on a stream of files")),
     }
 }
+
+/// Frames that a thread reads after it was stopped, as long as it need not wait for them: 16 MiB
+/// with this implementation's blocks.
+const MAX_BEHIND: usize = 64;

@@ -1,8 +1,13 @@
 //! A peer that says anything at all does no harm.
 
-use super::support::{Node, Notes, Tree, block_on, bytes, harvest, plant, relay, transfer, watched};
+use super::support::{
+    Faulty, Node, Notes, Opens, Streams, Tree, block_on, bytes, harvest, plant, relay, transfer, watched,
+};
 use proptest::{prelude::*, sample::Index};
-use rails_transfer::{ReceiveError, ReceiveSummary, SendError, Violation, WireError, make_folder, receive, send};
+use rails_transfer::{
+    OpenStreams, ReceiveError, ReceiveOptions, ReceiveSummary, SendError, Violation, WireError, make_folder, receive,
+    send,
+};
 use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
@@ -10,7 +15,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 use tempfile::tempdir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 const GREETING: &[u8] = b"RAILS-FT\x02\x00S\0";
 
@@ -46,6 +51,8 @@ const FOLDER: u8 = 2;
 const OFFER: u8 = 3;
 const SEAL: u8 = 4;
 const START: u8 = 5;
+const FINISH: u8 = 6;
+const ABORT: u8 = 8;
 const DONE: u8 = 9;
 
 fn violation(result: Result<ReceiveSummary, ReceiveError>) -> Violation {
@@ -388,4 +395,148 @@ fn a_new_folder_is_made_with_those_above_it() {
     assert!(folder.is_dir());
     fs::write(root.path().join("file"), "").unwrap();
     assert!(make_folder(&root.path().join("file/below")).is_err());
+}
+
+/// A hostile sender with further streams.
+struct Peer {
+    control: DuplexStream,
+    opens: Opens,
+}
+
+impl Peer {
+    /// Greets, and says the totals.
+    async fn greet(&mut self) {
+        let totals = [0, 4, 0, 0, 0, TOTALS, 0, 0, 0];
+        self.control.write_all(&[GREETING, &totals].concat()).await.unwrap();
+        let mut greeting = [0; 12];
+        self.control.read_exact(&mut greeting).await.unwrap();
+        assert_eq!(&greeting, b"RAILS-FT\x02\x00R\x02");
+    }
+
+    /// Offers a file of 5 bytes, and waits for the answer.
+    async fn offer(&mut self, id: u8) {
+        let offer = frame(0, &named(OFFER, id, &[b'a' + id], &[5]));
+        self.control.write_all(&offer).await.unwrap();
+        let mut held = [0; 9];
+        self.control.read_exact(&mut held).await.unwrap();
+        assert_eq!(held, [0, 4, 0, 0, 0, 1, id, 0, 0]);
+    }
+
+    /// Opens a stream, and writes these frames in it.
+    async fn open(&mut self, frames: &[&[u8]]) -> Faulty {
+        let mut stream = self.opens.open().await.unwrap();
+        // The receiver may have ended.
+        let _ = stream.write_all(&frames.concat()).await;
+        stream
+    }
+
+    /// Waits for the end of the receiver's answers, among them its refusal.
+    async fn refused(mut self) -> String {
+        let mut said = Vec::new();
+        self.control.read_to_end(&mut said).await.unwrap();
+        String::from_utf8_lossy(&said).into_owned()
+    }
+}
+
+fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+    [&[kind, u8::try_from(payload.len()).unwrap(), 0, 0, 0], payload].concat()
+}
+
+/// Plays a peer to a receiver that takes two further streams; gives what the receiver says of it.
+fn played<T>(into: &Path, play: impl AsyncFnOnce(Peer) -> T) -> (Result<ReceiveSummary, ReceiveError>, T) {
+    let streams = Streams { taken: 2, ..Streams::default() };
+    let (opens, accepts) = streams.ends();
+    let (control, far) = duplex(1 << 16);
+    let options = ReceiveOptions::new().streams(streams.taken);
+    block_on(async {
+        tokio::join!(options.receive_over(far, accepts, into, Arc::new(())), play(Peer { control, opens }))
+    })
+}
+
+#[test]
+fn streams_that_break_the_protocol_are_named() {
+    let start = |id| frame(0, &[START, id, 0, 0]);
+    let finish = |id, digest: blake3::Hash| frame(0, &[&[FINISH, id], &digest.as_bytes()[..]].concat());
+    let block = frame(1, b"abcde");
+    let whole = finish(0, blake3::hash(b"abcde"));
+    let abort = frame(0, &[ABORT, 0, 0]);
+    // The frames of one stream, then those of another.
+    type Frames<'a> = &'a [&'a [u8]];
+    let cases: &[(Frames<'_>, Frames<'_>, Violation)] = &[
+        (&[&start(7)], &[], Violation::Entry { what: "a start", id: 7 }),
+        (&[&start(0), &start(1)], &[], Violation::Unexpected("the start of a second file")),
+        (&[&block], &[], Violation::Unexpected("a data block")),
+        (&[&start(0), &block, &whole, &block], &[], Violation::Unexpected("a data block")),
+        (&[&start(0), &block, &block], &[], Violation::Length { id: 0, size: 5 }),
+        (&[&start(0), &whole], &[], Violation::Length { id: 0, size: 5 }),
+        (&[&abort], &[], Violation::Entry { what: "an abort", id: 0 }),
+        (&[&frame(0, &[DONE])], &[], Violation::Unexpected("a message of the control stream on a stream of files")),
+        (&[&start(0), &block], &[&whole], Violation::Entry { what: "an end", id: 0 }),
+        (&[&start(0), &block], &[&start(0)], Violation::Entry { what: "a start", id: 0 }),
+    ];
+    for (first, second, expected) in cases {
+        let into = tempdir().unwrap();
+        let (result, refused) = played(into.path(), async |mut peer| {
+            peer.greet().await;
+            peer.offer(0).await;
+            peer.offer(1).await;
+            let _streams = (peer.open(first).await, peer.open(second).await);
+            peer.refused().await
+        });
+        assert_eq!(violation(result), *expected);
+        assert!(refused.contains(&expected.to_string()), "{refused:?}");
+        assert!(harvest(into.path()).keys().all(|name| name == b"a" || name.ends_with(b".rails-part")));
+    }
+}
+
+#[test]
+fn one_stream_more_than_the_receiver_takes() {
+    let into = tempdir().unwrap();
+    let (result, refused) = played(into.path(), async |mut peer| {
+        peer.greet().await;
+        // Two that say nothing and end, and a third.
+        drop((peer.open(&[]).await, peer.open(&[]).await, peer.open(&[]).await));
+        peer.refused().await
+    });
+    assert_eq!(violation(result), Violation::Streams { max: 2 });
+    assert!(refused.contains("more than 2 streams"), "{refused}");
+}
+
+#[test]
+fn garbage_on_a_stream_of_files_is_named() {
+    let into = tempdir().unwrap();
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0, 0, 0, 0, 0], &[1, 255, 255, 255, 255], &[0, 1, 0, 0, 0, 99]] {
+        let (result, _) = played(into.path(), async |mut peer| {
+            peer.greet().await;
+            let _stream = peer.open(&[garbage]).await;
+            peer.refused().await
+        });
+        let named = matches!(
+            result,
+            Err(ReceiveError::Wire(
+                WireError::FrameKind { .. } | WireError::FrameLength { .. } | WireError::Message(_)
+            ))
+        );
+        assert!(named, "{result:?}");
+    }
+}
+
+#[test]
+fn streams_that_say_nothing_hold_up_no_others() {
+    let into = tempdir().unwrap();
+    let (result, answers) = played(into.path(), async |mut peer| {
+        peer.greet().await;
+        peer.offer(0).await;
+        let _silent = peer.open(&[]).await;
+        let finish = frame(0, &[&[FINISH, 0], &blake3::hash(b"abcde").as_bytes()[..]].concat());
+        let _other = peer.open(&[&frame(0, &[START, 0, 0, 0]), &frame(1, b"abcde"), &finish]).await;
+        let mut stored = [0; 40];
+        peer.control.read_exact(&mut stored).await.unwrap();
+        peer.control.write_all(&frame(0, &[DONE])).await.unwrap();
+        peer.control.shutdown().await.unwrap();
+        peer.refused().await
+    });
+    assert_eq!(result.unwrap().stored, 1);
+    assert!(answers.as_bytes().ends_with(&[3]), "{answers:?}");
+    assert_eq!(fs::read(into.path().join("a")).unwrap(), b"abcde");
 }

@@ -4,4 +4,5 @@ mod failures;
 mod hostile;
 mod resume;
 mod round_trip;
+mod streams;
 mod support;

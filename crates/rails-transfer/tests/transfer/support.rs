@@ -1,19 +1,28 @@
 //! Trees on disk, and runs of both ends over a pipe.
 
 use rails_transfer::{
-    Observer, Outcome, Reason, ReceiveError, ReceiveSummary, RelPath, SendError, SendSummary, Totals, receive, send,
+    AcceptStreams, Observer, OpenStreams, Outcome, Reason, ReceiveError, ReceiveOptions, ReceiveSummary, RelPath,
+    SendError, SendOptions, SendSummary, Totals, receive, send,
 };
 use std::{
     collections::BTreeMap,
     env,
     ffi::OsStr,
-    fs,
+    fs, io,
     os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::{Path, PathBuf},
+    pin::Pin,
     process::Command,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex},
+    sync::mpsc,
+};
 use walkdir::WalkDir;
 
 /// One entry of a tree, with its mode.
@@ -122,6 +131,196 @@ pub(crate) async fn relay(near: DuplexStream, far: DuplexStream, cut: usize) -> 
     passed
 }
 
+/// Runs both ends over a control stream and further ones.
+pub(crate) fn over(streams: &Streams, sources: &[PathBuf], into: &Path, observer: Arc<dyn Observer>) -> Results {
+    let (a, b) = duplex(streams.capacity);
+    let control = Faulty { inner: Some(a), number: None, written: 0, fault: streams.fault, left: streams.left() };
+    let (opens, accepts) = streams.ends();
+    let (sender, receiver) = (SendOptions::new().streams(streams.opened), ReceiveOptions::new().streams(streams.taken));
+    block_on(async {
+        tokio::join!(
+            sender.send_over(control, opens, sources, observer),
+            receiver.receive_over(b, accepts, into, Arc::new(()))
+        )
+    })
+}
+
+/// The further streams of a transfer: pipes in memory.
+pub(crate) struct Streams {
+    /// How many the sender would open, and the receiver takes.
+    pub(crate) opened: usize,
+    pub(crate) taken: usize,
+    /// How many can be opened.
+    pub(crate) can_open: usize,
+    /// Bytes that a stream holds.
+    pub(crate) capacity: usize,
+    pub(crate) fault: Option<Fault>,
+    /// How many were opened.
+    pub(crate) count: Arc<AtomicUsize>,
+    /// The bytes that may be written, of all streams.
+    pub(crate) left: Arc<AtomicUsize>,
+}
+
+/// What happens to the sender's bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Fault {
+    /// After that many bytes of all streams, each stream ends as it is written to.
+    Kill { after: usize },
+    /// A further stream ends after that many bytes.
+    End { stream: usize, after: usize },
+    /// A bit of a further stream is flipped.
+    Flip { stream: usize, at: usize, bit: u8 },
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self {
+            opened: 4,
+            taken: 4,
+            can_open: usize::MAX,
+            capacity: 1 << 16,
+            fault: None,
+            count: Arc::default(),
+            left: Arc::default(),
+        }
+    }
+}
+
+impl Streams {
+    /// How many streams were opened since the last call.
+    pub(crate) fn count(&self) -> usize {
+        self.count.swap(0, Relaxed)
+    }
+
+    pub(crate) fn ends(&self) -> (Opens, Accepts) {
+        let (to_peer, accepts) = mpsc::unbounded_channel();
+        let opens = Opens {
+            count: self.count.clone(),
+            next: 0,
+            can_open: self.can_open,
+            capacity: self.capacity,
+            fault: self.fault,
+            left: self.left(),
+            to_peer,
+        };
+        (opens, Accepts(accepts))
+    }
+
+    /// The bytes of all streams that are left to the sender.
+    fn left(&self) -> Arc<AtomicUsize> {
+        if let Some(Fault::Kill { after }) = self.fault {
+            self.left.store(after, Relaxed);
+        }
+        self.left.clone()
+    }
+}
+
+pub(crate) struct Opens {
+    count: Arc<AtomicUsize>,
+    next: usize,
+    can_open: usize,
+    capacity: usize,
+    fault: Option<Fault>,
+    left: Arc<AtomicUsize>,
+    to_peer: mpsc::UnboundedSender<DuplexStream>,
+}
+
+impl OpenStreams for Opens {
+    type Stream = Faulty;
+
+    async fn open(&mut self) -> io::Result<Faulty> {
+        if self.next == self.can_open {
+            return Err(io::Error::other("no more of them"));
+        }
+        let (near, far) = duplex(self.capacity);
+        let _ = self.to_peer.send(far);
+        let number = self.next;
+        self.next += 1;
+        self.count.fetch_add(1, Relaxed);
+        Ok(Faulty { inner: Some(near), number: Some(number), written: 0, fault: self.fault, left: self.left.clone() })
+    }
+}
+
+pub(crate) struct Accepts(mpsc::UnboundedReceiver<DuplexStream>);
+
+impl AcceptStreams for Accepts {
+    type Stream = DuplexStream;
+
+    async fn accept(&mut self) -> io::Result<DuplexStream> {
+        self.0.recv().await.ok_or_else(|| io::Error::other("the sender is gone"))
+    }
+}
+
+/// A stream of the sender, with its fault.
+pub(crate) struct Faulty {
+    inner: Option<DuplexStream>,
+    /// The number of a further stream.
+    number: Option<usize>,
+    written: usize,
+    fault: Option<Fault>,
+    left: Arc<AtomicUsize>,
+}
+
+impl Faulty {
+    /// How many bytes may be written at once, and the bits of the first of them to flip.
+    fn allowed(&self) -> (usize, u8) {
+        match self.fault {
+            Some(Fault::Kill { .. }) => (self.left.load(Relaxed), 0),
+            Some(Fault::End { stream, after }) if self.number == Some(stream) => (after - self.written, 0),
+            Some(Fault::Flip { stream, at, bit }) if self.number == Some(stream) => {
+                match at.checked_sub(self.written) {
+                    Some(0) => (1, 1 << bit),
+                    Some(before) => (before, 0),
+                    None => (usize::MAX, 0),
+                }
+            }
+            _ => (usize::MAX, 0),
+        }
+    }
+}
+
+impl AsyncWrite for Faulty {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
+        let (allowed, flipped) = self.allowed();
+        if allowed == 0 {
+            self.inner = None;
+        }
+        let Some(inner) = &mut self.inner else { return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())) };
+        let mut part = buffer[..buffer.len().min(allowed)].to_vec();
+        part[0] ^= flipped;
+        let written = Pin::new(inner).poll_write(context, &part);
+        if let Poll::Ready(Ok(count)) = written {
+            self.written += count;
+            let _ = self.left.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(count)));
+        }
+        written
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.inner {
+            Some(inner) => Pin::new(inner).poll_shutdown(context),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl AsyncRead for Faulty {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut self.inner {
+            Some(inner) => Pin::new(inner).poll_read(context, buffer),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+}
+
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
@@ -178,6 +377,10 @@ impl<F: Fn(&str) + Send + Sync> Observer for Notes<F> {
             Outcome::Failed(_) => "failed",
         };
         self.note(format!("{outcome} {path} {size}"));
+    }
+
+    fn fewer_streams(&self, streams: usize, reason: &Reason) {
+        self.note(format!("fewer streams {streams} {reason}"));
     }
 
     fn skipped(&self, source: &Path, reason: &Reason) {

@@ -34,6 +34,9 @@ mod pin_one_rail;
 #[path = "../../examples/placed_three_ways.rs"]
 mod placed_three_ways;
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
+#[path = "../../examples/send_a_folder.rs"]
+mod send_a_folder;
+#[allow(dead_code, reason = "an example's `main` is for those who run it")]
 #[path = "../../examples/serve_on_rails.rs"]
 mod serve_on_rails;
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
@@ -146,6 +149,20 @@ async fn stripe_a_file_takes_an_empty_file() {
     let striped = stripe_a_file::run(tokio::io::empty()).await.unwrap();
     assert_eq!(striped.digest, blake3::hash(b""));
     assert_eq!(striped.stats.bytes_read, 0);
+}
+
+#[tokio::test]
+async fn send_a_folder_with_several_files_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = send_a_folder::made_up(folder.path(), 6, 2 << 20).unwrap();
+    let into = folder.path().join("received");
+    let sent = send_a_folder::run(&source, &into).await.unwrap();
+    assert_eq!((sent.summary.files.len(), sent.summary.bytes_sent), (6, 12 << 20));
+    assert!((1..=6).contains(&sent.at_a_time), "{}", sent.at_a_time);
+    for file in 0..6 {
+        let name = format!("{file}.raw");
+        assert!(fs::read(source.join(&name)).unwrap() == fs::read(into.join("photos").join(&name)).unwrap());
+    }
 }
 
 #[tokio::test]

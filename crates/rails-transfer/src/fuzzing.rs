@@ -3,7 +3,7 @@
 
 use crate::{
     Digest, RelPath, Totals,
-    frame::{KIND_MESSAGE, MAGIC, MAX_CONTROL, Role, VERSION, header},
+    frame::{KIND_BLOCK, KIND_MESSAGE, MAGIC, MAX_CONTROL, Role, VERSION, header},
     message::{self, FromReceiver, FromSender, Held, Settled},
     meta::Meta,
 };
@@ -21,6 +21,22 @@ pub fn message(bytes: &[u8]) {
     }
     one::<FromSender>(bytes);
     one::<FromReceiver>(bytes);
+}
+
+/// The bytes of a sender whose file goes over a further stream: the control stream up to the
+/// receiver's answer, the further stream, and the rest of the control stream.
+pub fn streams() -> [Vec<u8>; 3] {
+    let path = RelPath::parse("f").expect("it is a path");
+    let digest = Digest::from(blake3::hash(b"abc"));
+    let file = [
+        framed(&FromSender::Start { id: 0, offset: 0, meta: Meta::of_mode(0o644) }),
+        block(),
+        framed(&FromSender::Finish { id: 0, digest }),
+    ];
+    let totals = FromSender::Totals(Totals { files: 1, folders: 0, bytes: 3 });
+    let offer = FromSender::Offer { id: 0, path, size: 3 };
+    let begin = [greeting(Role::Sender, 1), framed(&totals), framed(&offer)];
+    [begin.concat(), file.concat(), framed(&FromSender::Done)]
 }
 
 /// All frames of a sender for a batch with a folder and a file in it, and all frames of a receiver.
@@ -44,15 +60,19 @@ pub fn seeds() -> (Vec<u8>, Vec<u8>) {
         FromReceiver::Bye,
     ];
     let said = |messages: &[FromSender]| messages.iter().flat_map(framed).collect::<Vec<u8>>();
-    let block = [&[1, 3, 0, 0, 0][..], b"abc"].concat();
-    let sender = [greeting(Role::Sender), said(&from_sender), block, said(&and_last)].concat();
+    let sender = [greeting(Role::Sender, 0), said(&from_sender), block(), said(&and_last)].concat();
     let receiver = from_receiver.iter().flat_map(framed);
-    (sender, greeting(Role::Receiver).into_iter().chain(receiver).collect())
+    (sender, greeting(Role::Receiver, 0).into_iter().chain(receiver).collect())
 }
 
 /// The first bytes of a peer.
-fn greeting(role: Role) -> Vec<u8> {
-    [&MAGIC[..], &VERSION.to_le_bytes(), &[role as u8, 0]].concat()
+fn greeting(role: Role, streams: u8) -> Vec<u8> {
+    [&MAGIC[..], &VERSION.to_le_bytes(), &[role as u8, streams]].concat()
+}
+
+/// A block of three bytes.
+fn block() -> Vec<u8> {
+    [&header(KIND_BLOCK, 3)[..], b"abc"].concat()
 }
 
 /// A message in its frame.

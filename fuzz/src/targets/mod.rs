@@ -75,6 +75,12 @@ pub(crate) const TARGETS: &[Target] = &[
     },
     Target { name: "transfer-message", run: transfer::message, seeds: transfer::messages, words: transfer::WORDS },
     Target { name: "transfer-receive", run: transfer::receive, seeds: transfer::to_receiver, words: transfer::WORDS },
+    Target {
+        name: "transfer-streams",
+        run: transfer::receive_over,
+        seeds: transfer::to_receiver_over,
+        words: transfer::WORDS,
+    },
     Target { name: "transfer-send", run: transfer::send, seeds: transfer::to_sender, words: transfer::WORDS },
     Target { name: "latency", run: transfer::latency, seeds: transfer::questions, words: &[] },
     Target { name: "rivals-output", run: text::rivals_output, seeds: text::outputs, words: text::OUTPUT_WORDS },

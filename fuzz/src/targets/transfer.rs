@@ -1,13 +1,16 @@
 //! The first words of a command, and the two sides of a file transfer, each against a peer that
 //! sends anything.
 
+use crate::script::Script;
 use rails_bench::fuzzing as commands;
-use rails_transfer::{ReceiveSummary, fuzzing};
-use std::{fs, path::Path, sync::Arc};
+use rails_transfer::{AcceptStreams, ReceiveOptions, ReceiveSummary, fuzzing};
+use std::{fs, io, path::Path, sync::Arc, time::Duration};
 use tempfile::TempDir;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, duplex},
+    io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
     runtime::Builder,
+    sync::{Notify, mpsc},
+    time::timeout,
 };
 
 /// The first words of a command that calls.
@@ -64,6 +67,84 @@ pub(crate) fn to_receiver() -> Vec<Vec<u8>> {
     vec![fuzzing::seeds().0]
 }
 
+/// A sender's messages on several streams, to a receiver that writes below a folder: after the
+/// lengths of the first three, the bytes of the control stream up to the receiver's answer, those
+/// of two further streams, and the rest of the control stream.
+pub(crate) fn receive_over(data: &[u8]) {
+    let outside = folder();
+    let into = outside.path().join("into");
+    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime without drivers");
+    let received = runtime.block_on(async {
+        let (control, far) = duplex(64 << 10);
+        let (opens, accepts) = mpsc::channel(2);
+        let received = ReceiveOptions::new().streams(2).receive_over(far, Accepts(accepts), &into, Arc::new(()));
+        tokio::join!(received, play(data, control, opens)).0
+    });
+    let stored = received.map_or(0, |summary| summary.stored);
+    assert!(stored == 0 || files_below(&into) > 0, "{stored} files count as stored, none is there");
+    let beside = fs::read_dir(outside.path()).expect("this process made the folder").flatten();
+    assert!(beside.map(|entry| entry.path()).all(|path| path == into), "something is beside the folder");
+}
+
+pub(crate) fn to_receiver_over() -> Vec<Vec<u8>> {
+    let [begin, file, end] = fuzzing::streams();
+    let lengths = |first: usize, second: usize| {
+        [begin.len(), first, second].map(|length| u16::try_from(length).expect("it is short").to_le_bytes()).concat()
+    };
+    let begun = |lengths: Vec<u8>| [lengths, begin.clone(), file.clone(), end.clone()].concat();
+    vec![begun(lengths(file.len(), 0)), begun(lengths(0, file.len())), begun(lengths(9, file.len() - 9))]
+}
+
+/// Writes the streams, and reads everything that the receiver says.
+async fn play(data: &[u8], control: DuplexStream, opens: mpsc::Sender<DuplexStream>) {
+    let mut script = Script::new(data);
+    let lengths: [usize; 3] = std::array::from_fn(|_| u16::from_le_bytes(script.array()).into());
+    let mut rest = script.rest();
+    let [begin, first, second] = lengths.map(|length| {
+        let (part, behind) = rest.split_at(length.min(rest.len()));
+        rest = behind;
+        part
+    });
+    let (mut hear, mut say) = tokio::io::split(control);
+    let answered = Notify::new();
+    let said = async {
+        let _ = say.write_all(begin).await;
+        // A receiver that has nothing to answer waits as well.
+        let _ = timeout(Duration::from_millis(2), answered.notified()).await;
+        let write = async |bytes: &[u8]| {
+            let (mut near, far) = duplex(64 << 10);
+            if opens.send(far).await.is_ok() {
+                let _ = near.write_all(bytes).await;
+            }
+            near
+        };
+        let streams = (write(first).await, write(second).await);
+        let _ = say.write_all(rest).await;
+        drop(streams);
+        let _ = say.shutdown().await;
+    };
+    let heard = async {
+        let (mut buffer, mut count) = ([0; 4096], 0);
+        while let Ok(more @ 1..) = hear.read(&mut buffer).await {
+            count += more;
+            if count > GREETING {
+                answered.notify_one();
+            }
+        }
+    };
+    tokio::join!(said, heard);
+}
+
+struct Accepts(mpsc::Receiver<DuplexStream>);
+
+impl AcceptStreams for Accepts {
+    type Stream = DuplexStream;
+
+    async fn accept(&mut self) -> io::Result<DuplexStream> {
+        self.0.recv().await.ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
 /// A receiver's answers, to a sender with one file: the sender never reports that the file arrived
 /// if the digest differs.
 pub(crate) fn send(data: &[u8]) {
@@ -81,7 +162,7 @@ pub(crate) fn to_sender() -> Vec<Vec<u8>> {
     vec![fuzzing::seeds().1]
 }
 
-pub(crate) const WORDS: &[&str] = &["RAILS-FT\x01", "..", "/", "d/f", ".rails-part", ".f.rails-part"];
+pub(crate) const WORDS: &[&str] = &["RAILS-FT\x02", "..", "/", "d/f", ".rails-part", ".f.rails-part"];
 
 /// The answering side of round trips, against a peer that asks for anything: it answers the bytes
 /// that arrive, and keeps no more than one message.
@@ -132,5 +213,5 @@ fn folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("there is room for a folder")
 }
 
-/// Magic, version, role.
-const GREETING: usize = 11;
+/// Magic, version, role, number of streams.
+const GREETING: usize = 12;

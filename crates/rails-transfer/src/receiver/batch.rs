@@ -26,6 +26,8 @@ pub(super) struct Batch {
     state: Mutex<State>,
     /// A file has ended on a carrier.
     ended: Condvar,
+    /// The number of threads that work, and do not wait for the sender.
+    at_work: Mutex<usize>,
 }
 
 struct State {
@@ -33,8 +35,6 @@ struct State {
     /// The files that are offered and not started.
     offered: BTreeMap<u64, Receiving>,
     summary: ReceiveSummary,
-    /// The number of threads that work, and do not wait for the sender.
-    at_work: usize,
 }
 
 struct Receiving {
@@ -51,13 +51,9 @@ impl Batch {
         answers: mpsc::Sender<FromReceiver>,
         max_streams: usize,
     ) -> Self {
-        let state = State {
-            inbound: Inbound::new(max_streams),
-            offered: BTreeMap::new(),
-            summary: ReceiveSummary::default(),
-            at_work: 0,
-        };
-        Self { store, observer, answers, state: Mutex::new(state), ended: Condvar::new() }
+        let (inbound, summary) = (Inbound::new(max_streams), ReceiveSummary::default());
+        let state = Mutex::new(State { inbound, offered: BTreeMap::new(), summary });
+        Self { store, observer, answers, state, ended: Condvar::new(), at_work: Mutex::default() }
     }
 
     /// The sender opened a further stream.
@@ -165,11 +161,11 @@ impl Batch {
 
     /// A thread waits for the sender (`true`), or works again (`false`).
     pub(super) fn waits(&self, waits: bool) {
-        // The observer is called under the lock, so that it hears the changes in their order.
-        let mut state = self.state();
-        let before = state.at_work;
-        state.at_work = if waits { before - 1 } else { before + 1 };
-        if before.min(state.at_work) == 0 {
+        let mut at_work = self.at_work.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = *at_work;
+        *at_work = if waits { before - 1 } else { before + 1 };
+        if before.min(*at_work) == 0 {
+            // Under this lock, so that it hears the changes in their order.
             self.observer.waits(waits);
         }
     }

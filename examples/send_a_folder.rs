@@ -3,9 +3,10 @@
 //! Run: `cargo run --release --example send_a_folder`, or with `-- FOLDER`; without a folder, 12
 //! files of 8 MiB are made up. What arrives is written below a temporary folder, and removed.
 //!
-//! Expected: the number of files and bytes, their rate, and how many were sent at a time; if a file
-//! does not arrive as it was sent, the exit status is not 0. A session opens a stream without a
-//! round trip, and each stream has a thread at either end that reads or writes, and hashes.
+//! Expected: the number of files and bytes, their rate, and how many were under way at a time, from
+//! their first byte to the receiver's word; if a file does not arrive as it was sent, the exit
+//! status is not 0. A session opens a stream without a round trip, and each of the four has a
+//! thread at either end that reads or writes, and hashes.
 
 use anyhow::{Context, ensure};
 use rails::{

@@ -196,6 +196,20 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_may_end_before_a_frame_and_not_within_one() {
+        let next = |bytes: &'static [u8]| {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let (_, used) = mpsc::channel();
+            runtime.block_on(async { FrameReader::new(bytes, used).next::<FromSender>().await })
+        };
+        assert!(matches!(next(&[]), Ok(None)));
+        assert!(matches!(next(&[0, 1, 0, 0, 0, 9]), Ok(Some(Frame::Message(FromSender::Done)))));
+        for cut in [&[0][..], &[0, 1, 0, 0, 0], &[1, 2, 0, 0, 0, 7]] {
+            assert!(matches!(next(cut), Err(WireError::Cut)));
+        }
+    }
+
+    #[test]
     fn greetings_name_what_is_wrong() {
         let check = |bytes: &[u8; GREETING_LEN]| check_greeting(bytes, Role::Sender);
         assert!(check(b"RAILS-FT\x02\x00R").is_ok());

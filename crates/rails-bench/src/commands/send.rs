@@ -31,7 +31,7 @@ Examples:
   rails-bench send big.iso --to storage --from eth0,eth1@8-11 --secret-file secret
   rails-bench send big.iso --to storage --from auto --explain --secret-file secret
 
-What arrives is verified end to end. A transfer that is cut goes on where it was when it is started again. The bytes are \
+Up to four files are sent at a time. What arrives is verified end to end. A transfer that is cut goes on where it was when it is started again. The bytes are \
 encrypted with --encrypt or by TLS, and not otherwise.")]
 pub(crate) struct Args {
     /// Files and folders; a folder arrives under its own name, and DIR/. stands for its contents

@@ -34,6 +34,8 @@ pub(super) enum Read {
 /// The threads of the readers, which wait for their streams.
 pub(super) struct Readers<S> {
     threads: Vec<(oneshot::Sender<Way<S>>, Thread)>,
+    /// Whether the observer knows that they are fewer than were asked for.
+    has_told: bool,
 }
 
 /// The way of a reader's files to the receiver.
@@ -69,7 +71,7 @@ pub(super) enum Gone {
 impl<S: AsyncWrite + Unpin + Send + 'static> Readers<S> {
     /// Starts that many threads, or as many as can be had. The first is needed.
     pub(super) fn start(count: usize, jobs: &Jobs, observer: &dyn Observer) -> Result<Self, ThreadError> {
-        let mut threads = Vec::new();
+        let (mut threads, mut has_told) = (Vec::new(), false);
         while threads.len() < count {
             let (way_in, way) = oneshot::channel();
             let jobs = jobs.clone();
@@ -78,11 +80,12 @@ impl<S: AsyncWrite + Unpin + Send + 'static> Readers<S> {
                 Err(error) if threads.is_empty() => return Err(error),
                 Err(error) => {
                     observer.fewer_streams(threads.len(), &error.reason());
+                    has_told = true;
                     break;
                 }
             }
         }
-        Ok(Self { threads })
+        Ok(Self { threads, has_told })
     }
 
     /// The number of threads.
@@ -114,6 +117,7 @@ impl<S: AsyncWrite + Unpin + Send + 'static> Readers<S> {
                     let to_control = to_control.events.clone();
                     running.push(begin(reader, Way::Stream(Carrier::new(stream, batch.clone(), to_control, stop))));
                 }
+                Err(_) if self.has_told => break,
                 Err(error) => {
                     observer.fewer_streams(running.len(), &Reason::new(format_args!("cannot open another: {error}")));
                     break;

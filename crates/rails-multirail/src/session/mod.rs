@@ -51,9 +51,10 @@ use waiting::wait_for;
 ///   [`StreamOptions::linger`] for it. Streams keep the session alive. [`close`](Self::close) ends
 ///   it at once.
 /// - **Memory** is bounded for arriving bytes as that of one stream: by this end's window for all
-///   streams together. Written bytes that no lane has taken are bounded by
-///   [`StreamOptions::send_buffer`] for each stream, and one message more of a stream with
-///   [messages](SendMessages).
+///   streams together. A handle that has read a part of a chunk holds the rest besides, which is at
+///   most the longest chunk and the stream's window. Written bytes that no lane has taken are
+///   bounded by [`StreamOptions::send_buffer`] for each stream, and one message more of a stream
+///   with [messages](SendMessages).
 /// - **Libraries** for QUIC's streams run over a session: hyperium's h3 with the feature `h3`
 ///   (HTTP/3), and what is written for web-transport-trait with `web-transport`.
 ///

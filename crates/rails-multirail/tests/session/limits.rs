@@ -93,3 +93,25 @@ async fn a_task_that_gives_up_leaves_its_stream_to_others() {
     drop(in_time(far.accept_bi()).await.unwrap());
     in_time(waiting.into_iter().next_back().unwrap()).await.unwrap();
 }
+
+/// An end that waits no more for an answer drops its handles. The peer, which has answered nothing,
+/// learns of it, and the stream counts no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_were_given_up_leave_room() {
+    let theirs = options().max_concurrent_bi_streams(2);
+    let Ends { near, far, _listener, _rails } = ends_by(&options(), &theirs).await;
+    tokio::spawn(async move {
+        while let Ok((mut send, mut receive)) = far.accept_bi().await {
+            tokio::spawn(async move {
+                let _ = receive.read_to_end(1 << 10).await;
+                assert_eq!(send.stopped().await.expect("the session holds"), Some(0));
+            });
+        }
+    });
+    for _ in 0..10 {
+        let (mut send, mut receive) = in_time(near.open_bi()).await.expect("there is room");
+        in_time(send.write_all(b"wait for news")).await.expect("it is read");
+        send.finish().expect("it was not finished");
+        timeout(Duration::from_millis(5), receive.read(&mut [0; 16])).await.expect_err("there is no news");
+    }
+}

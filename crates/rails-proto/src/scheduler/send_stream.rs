@@ -134,7 +134,7 @@ impl SendStream {
         self.is_released = true;
     }
 
-    pub(super) fn is_released(&self) -> bool {
+    pub(crate) fn is_released(&self) -> bool {
         self.is_released
     }
 

@@ -161,21 +161,23 @@ impl Session {
             self.finish(now, stream);
         }
         self.scheduler.release(stream);
+        self.stop_unread(now, stream);
         self.forget(now, stream);
     }
 
     /// The application drops its handle of a stream's receiving side. The stream is stopped with
-    /// code 0 as soon as bytes are there that nobody reads: a peer that sends nothing more can end
-    /// its direction as usual.
+    /// code 0 as soon as bytes are there that nobody reads, or the application has dropped the
+    /// sending side too. Until then, a peer that sends nothing more can end its direction as usual.
     pub fn release_receiving(&mut self, now: Instant, stream: StreamNumber) {
         self.receiving.act(stream, ReceiveStream::release);
         self.stop_unread(now, stream);
         self.forget(now, stream);
     }
 
-    /// Stops a stream without a handle that has bytes.
+    /// Stops a stream that nobody reads, and that has bytes or no handle at all.
     pub(super) fn stop_unread(&mut self, now: Instant, stream: StreamNumber) {
-        if self.receiving.get(stream).is_some_and(ReceiveStream::is_unread) {
+        let is_written = self.scheduler.streams().get(stream).is_some_and(|stream| !stream.is_released());
+        if self.receiving.get(stream).is_some_and(|stream| stream.is_unread(is_written)) {
             self.stop(now, stream, 0);
         }
     }

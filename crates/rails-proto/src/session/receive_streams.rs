@@ -94,8 +94,10 @@ impl ReceiveStreams {
         number: StreamNumber,
         act: impl FnOnce(&mut ReceiveStream) -> Result<T, Violation>,
     ) -> Result<Option<T>, Violation> {
+        // Bytes that nobody takes count as read at once, and make room for none that come with them.
+        let limit = self.limit();
         let taken = self.act(number, act).transpose()?;
-        let (end, limit) = (self.sums.sent, self.limit());
+        let end = self.sums.sent;
         if end > limit {
             return Err(Violation::BeyondWindow { end, limit });
         }

@@ -434,6 +434,18 @@ fn a_smaller_limit_takes_nothing_back() {
     assert!(data(&mut session, theirs(4), 0, 1, false).is_err());
 }
 
+/// The bytes of a stream that is reset count with those that came before the reset, and not as
+/// read.
+#[test]
+fn a_reset_beyond_the_limit_of_the_session() {
+    let mut session = responder(20);
+    for index in 0..WINDOW / STREAM_WINDOW {
+        data(&mut session, theirs(index), STREAM_WINDOW - 1, 1, false).unwrap();
+    }
+    let reset = tell(&mut session, Subject::Reset(theirs(19)), STREAM_WINDOW, 1);
+    assert_eq!(reset, Err(Violation::BeyondWindow { end: WINDOW + STREAM_WINDOW, limit: WINDOW }));
+}
+
 /// A stream of this end that it has not opened.
 const OWN: StreamNumber = StreamNumber(1);
 /// The last index of a stream.

@@ -7,6 +7,7 @@ use crate::{
     lab::{self, links, rate},
     measure::latency,
     size,
+    turn::Waits,
 };
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -48,7 +49,7 @@ pub fn rivals_output(bytes: &[u8]) {
 /// # Errors
 /// The stream failed, or the peer announced messages of no bytes or of more than [`LONGEST`].
 pub async fn answer<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Result<u64> {
-    latency::answer(stream).await
+    latency::answer(stream, &Waits::new()).await
 }
 
 /// The length of the longest message that is answered.

@@ -1,41 +1,52 @@
-//! The turn of a batch, which ends early if its sender stalls and another waits.
+//! The turn of a caller, which ends early if the caller stalls and another waits.
 
-use anyhow::Error;
+use crate::endpoint::seconds;
+use anyhow::{Error, Result, ensure};
 use rails_proto::countdown::Countdown;
 use std::{
     net::SocketAddr,
-    sync::{Mutex, PoisonError},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 use tokio::time::sleep_until;
 
-/// The waits of a receiver for its sender, as the receiver reports them.
+/// The waits of this end for its peer, as the work for the peer reports them.
 #[derive(Debug)]
-pub(crate) struct Waits(Mutex<Wait>);
+pub(crate) struct Waits(AtomicU64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Wait {
-    /// The number of times that the receiver began or ended a wait.
+    /// The number of times that this end began or ended a wait.
     count: u64,
     goes_on: bool,
 }
 
+impl Wait {
+    fn of(word: u64) -> Self {
+        Self { count: word >> 1, goes_on: word & 1 == 1 }
+    }
+
+    fn word(self) -> u64 {
+        self.count << 1 | u64::from(self.goes_on)
+    }
+}
+
 impl Waits {
-    /// The waits of a receiver that waits for the sender's greeting.
+    /// The waits of an end that waits for the peer's first bytes.
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(Wait { count: 0, goes_on: true }))
+        Self(AtomicU64::new(Wait { count: 0, goes_on: true }.word()))
     }
 
-    /// Notes that the receiver begins or ends a wait.
+    /// Notes that this end begins a wait, or ends one. One wait may follow another.
     pub(crate) fn tell(&self, goes_on: bool) {
-        let mut wait = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *wait = Wait { count: wait.count + 1, goes_on };
+        let next = |word| Some(Wait { count: Wait::of(word).count + 1, goes_on }.word());
+        let _ = self.0.fetch_update(Relaxed, Relaxed, next);
     }
 
-    /// Completes when one wait has lasted for `limit`, and another sender waits for the turn
+    /// Completes when one wait has lasted for `limit`, and another peer waits for the turn
     /// (`has_waiting`).
     pub(crate) async fn last(&self, limit: Duration, has_waiting: impl Fn() -> bool) {
-        let wait = || *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = || Wait::of(self.0.load(Relaxed));
         let mut timer = WaitTimer::new(Instant::now(), limit, wait());
         loop {
             sleep_until(timer.next_check().into()).await;
@@ -60,7 +71,7 @@ impl WaitTimer {
         Self { wait, limit, left: Countdown::new(now, limit), checked_at: now }
     }
 
-    /// The time of the next [check](Self::has_lasted). Another sender may claim the turn long after
+    /// The time of the next [check](Self::has_lasted). Another peer may claim the turn long after
     /// the limit.
     fn next_check(&self) -> Instant {
         if self.left.is_over() { self.checked_at + self.limit / 8 } else { self.left.check_at() }
@@ -76,19 +87,29 @@ impl WaitTimer {
     }
 }
 
-/// The batch ended early, because another sender waited.
+/// The turn of a peer ended early, because another waited.
 #[derive(Debug, thiserror::Error)]
-#[error("nothing came from {peer} for {} s, and it gave way to another sender", limit.as_secs_f64())]
+#[error("nothing came from {peer} for {} s, and it gave way to another", limit.as_secs_f64())]
 pub(crate) struct GaveWay {
     pub(crate) peer: SocketAddr,
     pub(crate) limit: Duration,
 }
 
 impl GaveWay {
-    /// Whether this is the reason why a batch was not received.
+    /// Whether this is the reason why the work for a peer was not done.
     pub(crate) fn is_why(error: &Error) -> bool {
         error.chain().any(|cause| cause.is::<Self>())
     }
+}
+
+/// Reads the time for which a peer may stall.
+///
+/// # Errors
+/// The bounds, if it is beyond them.
+pub(crate) fn idle_timeout(text: &str) -> Result<Duration> {
+    let time = seconds(text)?;
+    ensure!(time >= Duration::from_millis(100), "it is from 0.1 to 86400, which is a day");
+    Ok(time)
 }
 
 #[cfg(test)]

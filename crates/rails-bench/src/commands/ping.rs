@@ -7,6 +7,7 @@ use crate::{
         latency::{self, RoundTrips},
     },
     thread,
+    turn::Waits,
 };
 use anyhow::{Context, Result};
 use rails_multirail::{MultiRailMessages, Rail, Rails, RecvStream, SendStream, StreamOptions};
@@ -98,12 +99,12 @@ impl Channel {
         })
     }
 
-    async fn answer(self) -> Result<u64> {
+    async fn answer(self, waits: &Waits) -> Result<u64> {
         Ok(match self {
-            Self::Flow(mut flow) => latency::answer(flow.get_mut()).await?,
-            Self::Stream(mut stream) => latency::answer(&mut stream).await?,
+            Self::Flow(mut flow) => latency::answer(flow.get_mut(), waits).await?,
+            Self::Stream(mut stream) => latency::answer(&mut stream, waits).await?,
             Self::Messages(mut messages) => {
-                let answered = latency::answer_messages(&mut messages).await?;
+                let answered = latency::answer_messages(&mut messages, waits).await?;
                 messages.close().await?;
                 answered
             }
@@ -160,10 +161,14 @@ pub(super) async fn answer<L: Future<Output = Result<Listeners>>>(
             Channel::Flow(flows.swap_remove(0).1)
         }
     };
-    let answered = tokio::select! {
-        answered = application.run(rail, channel.answer()) => answered.context("the stream failed")?,
-        left = guest.session.closed() => return Err(left).context("the peer went away"),
+    let (session, waits) = (guest.session.clone(), guest.waits.clone());
+    let answering = async move {
+        tokio::select! {
+            answered = channel.answer(&waits) => answered.context("the stream failed"),
+            left = session.closed() => Err(left).context("the peer went away"),
+        }
     };
+    let answered = application.run(rail, answering).await?;
     // The asker closes the session when it knows that this end is done.
     guest.control.say(&answered).await?;
     Ok(answered)

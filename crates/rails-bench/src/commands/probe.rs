@@ -10,6 +10,7 @@ use crate::{
     stop::Stop,
     thread::block_on,
     tls::ClientTls,
+    turn::Waits,
 };
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
@@ -81,8 +82,9 @@ pub(super) async fn answer(guest: &mut Guest) -> Result<()> {
     let listener = guest.unless_refused(listener).await?;
     let port = Some(listener.local_addr().port());
     guest.control.say(&Reply::Open(Door { port, token })).await?;
+    let waits = guest.waits.clone();
     let probing = async {
-        swallow(listener.accept().await?).await;
+        swallow(listener.accept().await?, &waits).await;
         Ok(())
     };
     tokio::select! {
@@ -156,8 +158,10 @@ fn print_report(report: &PathReport, json: bool) -> Result<()> {
 }
 
 /// Receives and drops messages until the peer closes.
-async fn swallow(connection: Connection) {
-    while matches!(connection.receive().await, Ok(Some(_)) | Err(ReceiveError::GivenUp(_))) {}
+async fn swallow(connection: Connection, waits: &Waits) {
+    while matches!(connection.receive().await, Ok(Some(_)) | Err(ReceiveError::GivenUp(_))) {
+        waits.tell(true);
+    }
 }
 
 const BLOCK: usize = 64 << 10;

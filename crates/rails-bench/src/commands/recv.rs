@@ -3,7 +3,7 @@
 use crate::{
     batch::{self, Way},
     conversation::{Guest, Host, Reply, Role, Terms},
-    endpoint::{Address, Endpoint, StreamArgs, addresses_of, seconds},
+    endpoint::{Address, Endpoint, StreamArgs, addresses_of},
     exit::Exit,
     parting::{Parting, part},
     placement::RailsArgs,
@@ -13,9 +13,9 @@ use crate::{
     stop::Stop,
     thread::block_on,
     tls::ServerTls,
-    turn::GaveWay,
+    turn::{GaveWay, idle_timeout},
 };
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use rails_transfer::ReceiveOptions;
 use std::{path::PathBuf, pin::pin, sync::Arc, time::Duration};
 use tokio::sync::oneshot;
@@ -121,11 +121,4 @@ async fn receive(args: &Args, end: &Endpoint, guest: Guest, stop: Stop, details:
             Ok(Exit::Signal(*signal))
         }
     }
-}
-
-/// Reads the time for which a batch may stall.
-fn idle_timeout(text: &str) -> Result<Duration> {
-    let time = seconds(text)?;
-    ensure!(time >= Duration::from_millis(100), "it is from 0.1 to 86400, which is a day");
-    Ok(time)
 }

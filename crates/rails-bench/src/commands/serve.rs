@@ -17,11 +17,12 @@ use crate::{
     stop::Stop,
     thread::block_on,
     tls::ServerTls,
+    turn::{GaveWay, idle_timeout},
 };
 use anyhow::{Result, bail};
 use rails_multirail::{LaneAddress, Scheme};
 use serde::Serialize;
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 /// Be the other end of `stream` and `probe`, as they want it, for several of them at a time
 ///
@@ -37,6 +38,10 @@ pub(crate) struct Args {
     /// End after one measurement
     #[arg(long)]
     once: bool,
+    /// How long nothing may come from a caller before it gives way to another that waits for its
+    /// place: 64 are served at a time
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = idle_timeout)]
+    idle_timeout: Duration,
     /// The runtime on which messages are received and sent back
     #[arg(long, value_name = "RUNTIME", default_value = "rail")]
     application: ping::Application,
@@ -94,7 +99,12 @@ struct Server<'a> {
 impl Server<'_> {
     /// Does what the guest wants, and ends its session.
     async fn serve(self, mut guest: Guest, mut stop: Stop) -> Result<Exit> {
-        let served = stop.or(self.work(&mut guest)).await;
+        let limit = self.args.idle_timeout;
+        let (peer, waits, company) = (guest.session.peer_addr(), guest.waits.clone(), guest.company.clone());
+        let served = tokio::select! {
+            served = stop.or(self.work(&mut guest)) => served,
+            () = waits.last(limit, || company.waiting() > 0) => Err(GaveWay { peer, limit }.into()),
+        };
         guest.end(&served).await;
         served
     }

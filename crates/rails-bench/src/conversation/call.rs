@@ -91,6 +91,9 @@ impl Control {
         loop {
             match self.hear(MAX_REPLY).await? {
                 Reply::Busy => print::note("waiting: the peer is busy with others"),
+                Reply::Misfit(role) if role == request.role() => {
+                    return Err(ConversationError::OutOfTurn("that it serves something else"));
+                }
                 Reply::Misfit(role) => return Err(ConversationError::Callee { request: request.to_string(), role }),
                 Reply::Refused(why) => return Err(ConversationError::Refused(Reason::new(why))),
                 reply @ (Reply::Open(_) | Reply::Begin) => return Ok(reply),

@@ -7,7 +7,7 @@ use crate::{
     exit::{Exit, explain, explain_seldom},
     parting::{Parting, part, see_off},
     stop::{Stop, Stopped},
-    turn::GaveWay,
+    turn::{GaveWay, Waits},
 };
 use anyhow::Result;
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -58,6 +58,8 @@ pub(crate) struct Guest {
     pub(crate) company: Arc<Company>,
     /// The streams of messages that belong to conversations.
     pub(crate) messages: Claims<MultiRailMessages>,
+    /// The waits for the caller.
+    pub(crate) waits: Arc<Waits>,
 }
 
 /// The callers of an end.
@@ -138,7 +140,8 @@ impl Host {
                         let (work, messages) = (&work, self.messages.clone());
                         serving.push(async move {
                             let Seated { caller: Caller { session, control, request }, presence, _place } = waiting.await?;
-                            work(Guest { session, control, request, company: presence.0.clone(), messages }).await
+                            let (company, waits) = (presence.0.clone(), Arc::new(Waits::new()));
+                            work(Guest { session, control, request, company, messages, waits }).await
                         });
                     }
                     Some(Err(closed)) => break Err(closed.into()),

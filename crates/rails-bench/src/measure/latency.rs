@@ -1,6 +1,7 @@
 //! Round trips of messages: one end sends a message and waits for it to come back, over any ordered
 //! stream, or over a stream's interface for messages.
 
+use crate::turn::Waits;
 use bytes::Bytes;
 use rails_multirail::{MultiRailMessages, Priority};
 use serde::{Deserialize, Serialize};
@@ -94,9 +95,10 @@ pub(crate) async fn ask_messages(
 ///
 /// # Errors
 /// The stream's failure.
-pub(crate) async fn answer_messages(messages: &mut MultiRailMessages) -> io::Result<u64> {
+pub(crate) async fn answer_messages(messages: &mut MultiRailMessages, waits: &Waits) -> io::Result<u64> {
     let mut answered = 0;
     while let Some(message) = messages.recv().await? {
+        waits.tell(true);
         messages.send(message.payload, Priority::NORMAL).await?;
         answered += 1;
     }
@@ -108,7 +110,7 @@ pub(crate) async fn answer_messages(messages: &mut MultiRailMessages) -> io::Res
 /// # Errors
 /// The stream's failure; [`io::ErrorKind::InvalidData`] if the peer announces messages of no bytes
 /// or of more than 16 MiB.
-pub(crate) async fn answer<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Result<u64> {
+pub(crate) async fn answer<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, waits: &Waits) -> io::Result<u64> {
     let mut answered = 0;
     loop {
         let mut header = [0; 8];
@@ -130,6 +132,7 @@ pub(crate) async fn answer<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) ->
         let mut message = vec![0; bytes as usize];
         for _ in 0..count {
             stream.read_exact(&mut message).await?;
+            waits.tell(true);
             stream.write_all(&message).await?;
             answered += 1;
         }
@@ -191,7 +194,8 @@ mod tests {
     #[tokio::test]
     async fn every_message_is_answered_and_counted() {
         let (mut near, mut far) = tokio::io::duplex(1000);
-        let (asked, answered) = tokio::join!(ask(&mut near, &[1, 5000], 20), answer(&mut far));
+        let waits = Waits::new();
+        let (asked, answered) = tokio::join!(ask(&mut near, &[1, 5000], 20), answer(&mut far, &waits));
         assert_eq!(answered.unwrap(), 2 * 22);
         let asked = asked.unwrap();
         assert_eq!(
@@ -209,7 +213,7 @@ mod tests {
         for bytes in [LONGEST + 1, 0] {
             let (mut near, mut far) = tokio::io::duplex(1000);
             near.write_all(&header(bytes, u32::MAX)).await.unwrap();
-            assert_eq!(answer(&mut far).await.unwrap_err().kind(), io::ErrorKind::InvalidData);
+            assert_eq!(answer(&mut far, &Waits::new()).await.unwrap_err().kind(), io::ErrorKind::InvalidData);
         }
     }
 }

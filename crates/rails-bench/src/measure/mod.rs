@@ -16,12 +16,15 @@ pub(crate) mod striped;
 pub(crate) mod tasks;
 pub(crate) mod work;
 
-use crate::side::Side;
+use crate::{side::Side, turn::Waits};
 use bytes::Bytes;
 use pattern::{Checker, Pattern};
 use serde::{Deserialize, Serialize};
 use series::{Recorder, Series};
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// The amount to send.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -116,12 +119,13 @@ pub(crate) struct Counter {
     count: Count,
     recorder: Option<Recorder>,
     checker: Option<Checker>,
+    waits: Option<Arc<Waits>>,
 }
 
 impl Counter {
     /// A counter of no bytes; the source may begin. Times count from `zero`.
     pub(crate) fn start(zero: Instant) -> Self {
-        Self { zero, count: Count::none(zero.elapsed().as_secs_f64()), recorder: None, checker: None }
+        Self { zero, count: Count::none(zero.elapsed().as_secs_f64()), recorder: None, checker: None, waits: None }
     }
 
     /// Also records the arrivals over time.
@@ -132,6 +136,11 @@ impl Counter {
     /// Also checks the bytes.
     pub(crate) fn checked(self, check: bool) -> Self {
         Self { checker: check.then(|| Checker::new(b"")), ..self }
+    }
+
+    /// Also tells of each wait for more.
+    pub(crate) fn telling(self, waits: Arc<Waits>) -> Self {
+        Self { waits: Some(waits), ..self }
     }
 
     /// The recorded arrivals.
@@ -149,6 +158,9 @@ impl Counter {
         self.count.last_seconds = now;
         if let Some(recorder) = &mut self.recorder {
             recorder.add(bytes);
+        }
+        if let Some(waits) = &self.waits {
+            waits.tell(true);
         }
     }
 

@@ -70,9 +70,10 @@ pub(crate) async fn receive(
 ) -> Result<Received> {
     let (baseline, beside, session) = (Baseline::take(rails), guest.company.observe(), guest.session.clone());
     guest.control.say(&Reply::Begin).await?;
+    let waits = guest.waits.clone();
     let counted = first(rails)?.spawn(async move {
         let mut counter = Counter::start(Instant::now());
-        counter = counter.recorded(watch.interval().map(Recorder::start)).checked(watch.check);
+        counter = counter.recorded(watch.interval().map(Recorder::start)).checked(watch.check).telling(waits);
         let mut stream = session.accept_uni().await?;
         while let Some(bytes) = stream.read_chunk(usize::MAX).await? {
             counter.add(&bytes);

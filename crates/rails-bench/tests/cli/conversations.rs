@@ -133,6 +133,23 @@ fn a_listener_that_is_something_else_is_named() {
     });
 }
 
+/// A caller that is stopped keeps its place until another waits for it.
+#[test]
+fn a_caller_that_stands_still_gives_way() {
+    let (serving, lines, to) = serve(&["--once", "--idle-timeout", "1"]);
+    let (still, said) = start(rails_bench(["stream", "--insecure", "--explain", "--to", &to, "--seconds", "600"]));
+    wait_for(&said, HAS_BEGUN);
+    let (next, heard) = start(rails_bench(["stream", "--insecure", "--bytes", "1MiB", "--to", &to]));
+    wait_for(&heard, "waiting: the peer is busy with others");
+    signal(still.id(), Signal::SIGSTOP);
+    assert_eq!(finish_within(next, &heard, PROMPT).0, 0);
+    let (code, _, told) = finish_within(serving, &lines, PROMPT);
+    assert!(code == 0 && told.contains("for 1 s, and it gave way to another"), "{told}");
+    signal(still.id(), Signal::SIGCONT);
+    let (code, _, said) = finish_within(still, &said, PROMPT);
+    assert!(code == 1 && said.contains("nothing came for too long, and another waited"), "{said}");
+}
+
 #[test]
 fn several_callers_are_served_at_a_time_and_know_it() {
     let (serving, lines, to) = serve(&["--json"]);

@@ -154,23 +154,23 @@ pub(crate) async fn receive(
     // All flows count from the arrival of the first.
     let begun: Arc<OnceLock<Recorder>> = Arc::default();
     let sinks = flows.into_iter().map(|(rail, mut flow)| {
-        let begun = begun.clone();
+        let (begun, session, waits) = (begun.clone(), guest.session.clone(), guest.waits.clone());
         let sink = async move {
             let recorder = begun.get_or_init(|| Recorder::start(watch.interval().unwrap_or(FINE)));
             let counter = Counter::start(zero).checked(watch.check).recorded(Some(recorder.clone()));
-            let counter = take(flow.get_mut(), counter).await?;
-            io::Result::Ok((flow, counter))
+            let counter = tokio::select! {
+                taken = take(flow.get_mut(), counter.telling(waits)) => taken.context("a flow failed")?,
+                left = session.closed() => return Err(left).context("the sender went away"),
+            };
+            Ok((flow, counter))
         };
         (rail, rails[rail].runtime().spawn(sink))
     });
     let sinks: Vec<_> = sinks.collect();
     let (mut counts, mut lanes, mut open, mut series) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (rail, sink) in sinks {
-        // If one flow fails, the session ends, and the caller closes the others.
-        let (flow, counter) = tokio::select! {
-            ended = sink => ended?.context("a flow failed")?,
-            left = guest.session.closed() => return Err(left).context("the sender went away"),
-        };
+        // If one flow fails, the session ends, and the others with it.
+        let (flow, counter) = sink.await??;
         let count = counter.count();
         series.extend(counter.series());
         lanes.push(LaneReportOn { rail, report: flow.report(0, count.bytes) });

@@ -22,6 +22,8 @@ pub enum Subject {
     Reset(StreamNumber),
     /// This end reads no more of a stream: the peer is to reset it.
     Stop(StreamNumber),
+    /// This end has opened all the streams of that direction that it may, and would open more.
+    Blocked(Direction),
 }
 
 /// A control record.
@@ -29,8 +31,8 @@ pub enum Subject {
 pub struct Record {
     /// The record's subject.
     pub subject: Subject,
-    /// The limit as an offset, the number of streams, or the offset at which a stream was reset; 0
-    /// of [`Subject::Stop`].
+    /// The limit as an offset, the number of streams, the offset at which a stream was reset, or
+    /// how many streams this end has opened; 0 of [`Subject::Stop`].
     pub value: u64,
     /// The application's code of [`Subject::Reset`] and [`Subject::Stop`]; 0 of the others.
     pub code: u64,
@@ -43,6 +45,7 @@ impl Record {
             Subject::Streams(direction) => (STREAMS, direction as u64),
             Subject::Reset(stream) => (RESET, stream.0),
             Subject::Stop(stream) => (STOP, stream.0),
+            Subject::Blocked(direction) => (BLOCKED, direction as u64),
         };
         [kind, name, self.value, self.code].into_iter().for_each(|number| bytes.put_u64(number));
     }
@@ -50,9 +53,11 @@ impl Record {
     fn decode(record: &[u8; RECORD_LEN]) -> Option<Self> {
         let number = |at: usize| u64::from_be_bytes(std::array::from_fn(|index| record[8 * at + index]));
         let (name, value, code) = (number(1), number(2), number(3));
+        let direction = || Direction::ALL.get(usize::try_from(name).ok()?).copied();
         let subject = match number(0) {
             LIMIT if code == 0 => Subject::Limit(StreamNumber(name)),
-            STREAMS if code == 0 => Subject::Streams(*Direction::ALL.get(usize::try_from(name).ok()?)?),
+            STREAMS if code == 0 => Subject::Streams(direction()?),
+            BLOCKED if code == 0 => Subject::Blocked(direction()?),
             RESET => Subject::Reset(StreamNumber(name)),
             STOP if value == 0 => Subject::Stop(StreamNumber(name)),
             _ => return None,
@@ -88,6 +93,7 @@ const LIMIT: u64 = 1;
 const STREAMS: u64 = 2;
 const RESET: u64 = 3;
 const STOP: u64 = 4;
+const BLOCKED: u64 = 5;
 
 #[cfg(test)]
 mod tests {
@@ -102,8 +108,9 @@ mod tests {
                 value,
                 code: 0
             }),
-            (any::<bool>(), any::<u64>()).prop_map(|(is_bi, value)| {
-                let subject = Subject::Streams(if is_bi { Direction::Bi } else { Direction::Uni });
+            (any::<bool>(), any::<bool>(), any::<u64>()).prop_map(|(is_bi, is_limit, value)| {
+                let direction = if is_bi { Direction::Bi } else { Direction::Uni };
+                let subject = if is_limit { Subject::Streams(direction) } else { Subject::Blocked(direction) };
                 Record { subject, value, code: 0 }
             }),
             (number(), any::<u64>(), any::<u64>()).prop_map(|(stream, value, code)| Record {

@@ -169,10 +169,11 @@ impl End {
 
 fn record(stream: StreamNumber, script: &mut Script<'_>) -> Record {
     let (value, code) = (script.number(), script.number());
-    match script.byte() % 4 {
+    match script.byte() % 5 {
         0 => Record { subject: Subject::Limit(stream), value, code: 0 },
         1 => Record { subject: Subject::Streams(Direction::ALL[usize::from(script.flag())]), value, code: 0 },
         2 => Record { subject: Subject::Reset(stream), value, code },
+        3 => Record { subject: Subject::Blocked(Direction::ALL[usize::from(script.flag())]), value, code: 0 },
         _ => Record { subject: Subject::Stop(stream), value: 0, code },
     }
 }

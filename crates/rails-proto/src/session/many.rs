@@ -79,7 +79,14 @@ impl Session {
     /// more streams yet ([`Wakes::open`](super::Wakes::open) tells when it does), or the
     /// session has one stream only.
     pub fn open(&mut self, direction: Direction) -> Option<StreamNumber> {
-        let stream = self.many.as_mut()?.numbers.open(direction)?;
+        let numbers = &mut self.many.as_mut()?.numbers;
+        let Some(stream) = numbers.open(direction) else {
+            if numbers.asks(direction) {
+                self.scheduler.tell(Subject::Blocked(direction), 0);
+                self.lanes.wake_any(&self.scheduler);
+            }
+            return None;
+        };
         self.begin(stream);
         Some(stream)
     }
@@ -263,6 +270,13 @@ impl Session {
                 let many = self.many.as_mut().ok_or(Violation::Kind)?;
                 self.wakes.open |= many.numbers.may_open(direction, value);
             }
+            Subject::Blocked(direction) => {
+                let many = self.many.as_mut().ok_or(Violation::Kind)?;
+                many.numbers.claim(direction, value)?;
+                if many.numbers.is_news(direction) {
+                    self.tell(now, Subject::Streams(direction), 0);
+                }
+            }
             Subject::Reset(stream) => {
                 self.name_for(now, stream, |_, receives| receives)?;
                 self.receiving.take(stream, |stream| stream.reset(code, value))?;
@@ -402,6 +416,7 @@ impl Session {
                 if mutation::has(Mutation::ResetAtWritten) { unsent.bytes_written() } else { unsent.next() }
             }),
             Subject::Stop(_) => 0,
+            Subject::Blocked(direction) => self.many.as_ref().map_or(0, |many| many.numbers.opened(direction)),
         };
         Record { value, ..record }
     }

@@ -23,6 +23,8 @@ struct Own {
     opened: u64,
     /// How many it may open in all.
     max: u64,
+    /// The number that it might open in all when it last asked for more.
+    asked: Option<u64>,
 }
 
 /// Streams that the peer opens in one direction.
@@ -30,6 +32,8 @@ struct Own {
 struct Theirs {
     /// How many it has opened. It has opened a stream if it has used it or a later one.
     opened: u64,
+    /// How many it says that it has opened, used or not, and would open more.
+    claimed: u64,
     /// How many of them the application has accepted.
     accepted: u64,
     /// How many of them are closed.
@@ -60,10 +64,10 @@ impl Numbers {
     /// end lets the peer have as many open at a time as `ours` says, in both directions and in
     /// one.
     pub(super) fn new(side: Side, ours: [u32; 2], theirs: [u32; 2]) -> Self {
-        let own = theirs.map(|max| Own { opened: 0, max: max.into() });
+        let own = theirs.map(|max| Own { opened: 0, max: max.into(), asked: None });
         let theirs = ours.map(|max| {
             let max = max.into();
-            Theirs { opened: 0, accepted: 0, closed: 0, concurrent: max, told: max }
+            Theirs { opened: 0, claimed: 0, accepted: 0, closed: 0, concurrent: max, told: max }
         });
         Self { side, own, theirs }
     }
@@ -80,6 +84,34 @@ impl Numbers {
         }
         own.opened += 1;
         Some(StreamNumber::new(self.side, direction, own.opened - 1))
+    }
+
+    /// This end would open one more stream of that direction than it may. Returns whether it is to
+    /// ask the peer, which does not know of streams that were opened and not used: once for each
+    /// limit.
+    pub(super) fn asks(&mut self, direction: Direction) -> bool {
+        let own = &mut self.own[direction as usize];
+        own.opened >= own.max && own.asked.replace(own.max) != Some(own.max)
+    }
+
+    /// How many streams of that direction this end has opened.
+    pub(super) fn opened(&self, direction: Direction) -> u64 {
+        self.own[direction as usize].opened
+    }
+
+    /// The peer says that it has opened so many streams of that direction, and would open more.
+    ///
+    /// # Errors
+    /// [`Violation::TooManyStreams`] if it may not have opened as many.
+    pub(super) fn claim(&mut self, direction: Direction, opened: u64) -> Result<(), Violation> {
+        let peer = self.side.peer();
+        let theirs = &mut self.theirs[direction as usize];
+        if opened > theirs.told {
+            let stream = StreamNumber::new(peer, direction, opened - 1);
+            return Err(Violation::TooManyStreams { stream, max: theirs.told });
+        }
+        theirs.claimed = theirs.claimed.max(opened);
+        Ok(())
     }
 
     /// How many more streams the peer lets this end open.
@@ -153,7 +185,7 @@ impl Numbers {
     /// that it may: the others may stay open for ever.
     pub(super) fn is_news(&self, direction: Direction) -> bool {
         let theirs = &self.theirs[direction as usize];
-        let least = if theirs.opened >= theirs.told { 0 } else { theirs.concurrent / 8 };
+        let least = if theirs.opened.max(theirs.claimed) >= theirs.told { 0 } else { theirs.concurrent / 8 };
         theirs.untold() > least
     }
 
@@ -230,6 +262,25 @@ mod tests {
         assert!(numbers.set_concurrent(Direction::Uni, 4));
         assert!(!numbers.set_concurrent(Direction::Uni, 1), "a limit does not shrink");
         assert_eq!(numbers.tell(Direction::Uni), 2);
+    }
+
+    /// Of 80 places the peer uses a few, and opens all the others for later.
+    #[test]
+    fn a_peer_that_has_opened_all_without_using_them_says_so() {
+        let [mut ours, mut theirs] =
+            [Side::Initiator, Side::Responder].map(|side| Numbers::new(side, [80, 0], [80, 0]));
+        let opened: Vec<StreamNumber> = std::iter::from_fn(|| ours.open(Direction::Bi)).collect();
+        assert_eq!(opened.len(), 80);
+        for stream in &opened[..5] {
+            theirs.name(*stream).unwrap();
+            assert!(!theirs.close(*stream), "five of 80 are not worth a frame");
+        }
+        assert!(ours.asks(Direction::Bi) && !ours.asks(Direction::Bi), "it asks once");
+        assert!(theirs.claim(Direction::Bi, 81).is_err(), "it may not have opened as many");
+        theirs.claim(Direction::Bi, ours.opened(Direction::Bi)).unwrap();
+        assert!(theirs.is_news(Direction::Bi));
+        assert!(ours.may_open(Direction::Bi, theirs.tell(Direction::Bi)));
+        assert!(!theirs.is_news(Direction::Bi) && ours.open(Direction::Bi).is_some());
     }
 
     /// Of ten streams eight stay open. The peer opens one after the other in the two places left.

@@ -197,8 +197,9 @@ fn control_records_without_end() {
         }
     });
     assert!(growth.most <= 64 << 10, "{growth:?}");
-    let resets = records(&drain(&mut session));
-    assert_eq!(resets.len(), opened.len(), "each stream is reset once");
+    let told = records(&drain(&mut session));
+    let resets = told.iter().filter(|record| matches!(record.subject, Subject::Reset(_)));
+    assert_eq!(resets.count(), opened.len(), "each stream is reset once");
 }
 
 /// Neither end takes the datagrams.

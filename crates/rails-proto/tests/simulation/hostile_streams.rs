@@ -3,7 +3,7 @@
 use crate::victim::{LANE, STREAM_WINDOW, WINDOW, data, drain, drain_acks, records, responder, tell, theirs};
 use bytes::Bytes;
 use rails_proto::{
-    chunk::ChunkKind,
+    chunk::{Chunk, ChunkKind},
     control::{Record, Subject},
     session::{Failure, Session, Transmit},
     stream_number::{Direction, Side, StreamNumber},
@@ -233,7 +233,12 @@ fn every_broken_rule_is_named() {
     let their_uni = |index| StreamNumber::new(Side::Initiator, Direction::Uni, index);
     let no_stream = |stream| Violation::Stream { stream };
     let too_many = |stream| Violation::TooManyStreams { stream, max: 4 };
-    let attacks: [(&str, Attack, Violation); 19] = [
+    let attacks: [(&str, Attack, Violation); 20] = [
+        (
+            "more streams said to be open than allowed",
+            |s| tell(s, Subject::Blocked(Direction::Bi), 5, 0),
+            too_many(theirs(4)),
+        ),
         ("credit for a stream never opened", |s| tell(s, Subject::Limit(OWN), 1, 0), no_stream(OWN)),
         ("a stop of a stream never opened", |s| tell(s, Subject::Stop(OWN), 0, 1), no_stream(OWN)),
         ("a reset of a stream never opened", |s| tell(s, Subject::Reset(OWN), 0, 1), no_stream(OWN)),
@@ -338,15 +343,41 @@ fn credit_of_the_session_that_shrinks_changes_nothing() {
         for _ in 0..3 {
             let room = session.writable_bytes(stream);
             session.write(now, stream, Bytes::from(vec![1; room]));
-            sent += drain(&mut session).iter().map(|chunk| u64::from(chunk.length)).sum::<u64>();
+            sent += bytes(&drain(&mut session));
         }
     }
     assert_eq!(sent, WINDOW, "the first window counts");
     session.handle_ack(now, LANE, &limit(WINDOW + 10)).unwrap();
     session.handle_ack(now, LANE, &limit(WINDOW)).unwrap();
-    let more: u64 = drain(&mut session).iter().map(|chunk| u64::from(chunk.length)).sum();
-    assert_eq!(more, 10);
+    assert_eq!(bytes(&drain(&mut session)), 10);
     assert!(session.handle_ack(now, LANE, &limit(2 * WINDOW + 11)).is_err(), "so much was not sent");
+}
+
+/// The peer opens all that it may without using the streams, and asks for more.
+#[test]
+fn streams_that_were_opened_and_not_used() {
+    let (mut session, now) = (responder(16), Instant::now());
+    let mut acknowledged = 0;
+    for index in 0..2 {
+        data(&mut session, theirs(index), 0, 0, true).unwrap();
+        let stream = session.accept(Direction::Bi).expect("it was opened");
+        session.release_receiving(now, stream);
+        session.release_sending(now, stream);
+        acknowledged += drain(&mut session).len() as u64;
+        session.handle_ack(now, LANE, &Ack { chunks: acknowledged, limit: WINDOW, complete: false }).unwrap();
+    }
+    assert!(drain(&mut session).is_empty(), "two places are not worth a frame");
+    tell(&mut session, Subject::Blocked(Direction::Bi), 16, 0).unwrap();
+    let place = Record { subject: Subject::Streams(Direction::Bi), value: 18, code: 0 };
+    assert_eq!(records(&drain(&mut session)), [place]);
+    tell(&mut session, Subject::Blocked(Direction::Bi), 16, 0).unwrap();
+    assert!(drain(&mut session).is_empty(), "it was told");
+
+    // This end asks, too: once.
+    while session.open(Direction::Bi).is_some() {}
+    assert_eq!(session.open(Direction::Bi), None);
+    let asked = Record { subject: Subject::Blocked(Direction::Bi), value: 16, code: 0 };
+    assert_eq!(records(&drain(&mut session)), [asked]);
 }
 
 /// A stream that the peer has reset keeps its place until this end's own direction is known to have
@@ -444,6 +475,11 @@ fn a_reset_beyond_the_limit_of_the_session() {
     }
     let reset = tell(&mut session, Subject::Reset(theirs(19)), STREAM_WINDOW, 1);
     assert_eq!(reset, Err(Violation::BeyondWindow { end: WINDOW + STREAM_WINDOW, limit: WINDOW }));
+}
+
+/// The bytes of streams among chunks.
+fn bytes(chunks: &[Chunk]) -> u64 {
+    chunks.iter().filter(|chunk| chunk.kind == ChunkKind::Stream).map(|chunk| u64::from(chunk.length)).sum()
 }
 
 /// A stream of this end that it has not opened.

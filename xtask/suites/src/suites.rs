@@ -25,7 +25,7 @@ use std::{
 pub(crate) struct Tier {
     /// The tests that are drawn from seeds, by their program and module, and the seeds, as
     /// `RAILS_SEEDS` has them.
-    drawn: [(&'static str, &'static str, &'static str); 6],
+    drawn: [(&'static str, &'static str, &'static str); 7],
     /// How long each may take, as timeout(1) has it: a stream that stands still in a way that the
     /// simulation does not see must not hold up the rest.
     longest: &'static str,
@@ -46,6 +46,7 @@ impl Tier {
         drawn: [
             ("simulation", "losses::", "0..10000"),
             ("simulation", "properties::", "0..1000"),
+            ("simulation", "crowd::", "0..10000"),
             ("lossy_paths", "properties::", "0..20000"),
             ("random_runs", "one_node::", "0..20000"),
             ("random_runs", "two_nodes::", "0..20000"),
@@ -62,6 +63,7 @@ impl Tier {
         drawn: [
             ("simulation", "losses::", "0..100000"),
             ("simulation", "properties::", "0..100000"),
+            ("simulation", "crowd::", "0..100000"),
             ("lossy_paths", "properties::", "0..1000000"),
             ("random_runs", "one_node::", "0..1000000"),
             ("random_runs", "two_nodes::", "0..1000000"),

@@ -3,10 +3,8 @@
 //! Each bound is a sum: the windows, buffers and datagrams that the ends agreed on, and a constant
 //! for each stream that may be open.
 
-use crate::{
-    allocator::grown,
-    victim::{LANE, SEND_BUFFER, data, drain, records, responder_of, tell, theirs},
-};
+use crate::victim::{LANE, SEND_BUFFER, data, drain, records, responder_of, tell, theirs};
+use allocation_counter::measure;
 use bytes::Bytes;
 use rails_proto::{
     control::{self, Record, Subject},
@@ -28,6 +26,21 @@ const FIXED: i64 = 512 << 10;
 
 fn session(max: u32) -> Session {
     responder_of(WINDOW, StreamParameters { window: 64 << 10, max_bi: max, max_uni: max })
+}
+
+/// How the memory of this test's thread has grown, in bytes.
+#[derive(Debug, Clone, Copy)]
+struct Growth {
+    left: i64,
+    most: i64,
+}
+
+/// The memory that `act` leaves behind, and the most that it held.
+fn grown<T>(act: impl FnOnce() -> T) -> (Growth, T) {
+    let mut result = None;
+    let counted = measure(|| result = Some(act()));
+    let most = counted.bytes_max as i64;
+    (Growth { left: counted.bytes_current, most }, result.expect("it was called"))
 }
 
 /// Wakes nobody: takes the wakes, as a driver does after each call.

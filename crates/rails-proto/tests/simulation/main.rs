@@ -7,7 +7,6 @@
 // Each run reads the clock once, at its start: there is no other way to make an `Instant`.
 #![allow(clippy::disallowed_methods)]
 
-mod allocator;
 mod application;
 mod contrary;
 mod crowd;

@@ -170,13 +170,6 @@ impl Batch {
         }
     }
 
-    /// Leaves the files that were not started as they are.
-    pub(super) fn park(&self) {
-        let offered = take(&mut self.state().offered);
-        // Their parts stay.
-        offered.into_values().for_each(|file| file.file.park());
-    }
-
     /// What has come of the batch; of no use to one that goes on.
     pub(super) fn take_summary(&self) -> ReceiveSummary {
         let summary = take(&mut self.state().summary);
@@ -205,6 +198,14 @@ impl Batch {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The last thread leaves the files that were not started as they are: their parts stay.
+impl Drop for Batch {
+    fn drop(&mut self) {
+        let offered = take(&mut self.state().offered);
+        offered.into_values().for_each(|file| file.file.park());
     }
 }
 

@@ -3,6 +3,9 @@
 use super::*;
 use crate::{
     guarantee::{Guarantee, LackingGuarantee},
+    message::{Held, Totals},
+    meta::Meta,
+    path::RelPath,
     send,
 };
 use std::io;
@@ -43,4 +46,35 @@ fn both_ends_know_what_is_lacking() {
 fn a_lacking_guarantee_as_the_document_shows_it() {
     let lacking = LackingGuarantee { guarantee: Guarantee::Sync, cause: Reason::new("x") };
     assert_eq!(crate::message::encode(&FromReceiver::Lacking { lacking }, Vec::new()), [4, 3, 1, b'x']);
+}
+
+#[test]
+fn a_file_may_start_after_the_control_stream_has_ended() {
+    let into = tempfile::tempdir().unwrap();
+    std::fs::write(into.path().join(".f.rails-part"), "").unwrap();
+    let (answers, mut answered) = mpsc::channel(MAX_ANSWERS);
+    let guarantees = Guarantees::new(Calls::KERNEL, false, Arc::new(()));
+    let folder = Folder { path: into.path().to_owned(), guarantees, observer: Arc::new(()), answers, streams: 1 };
+    let (work_in, work) = mpsc::channel(WRITE_BEHIND);
+    let (batch, worker) = block_on(Main::start(work, sync_mpsc::channel().0).unwrap().begin(folder)).unwrap();
+    let path = |name| RelPath::parse(name).unwrap();
+    for message in [
+        FromSender::Totals(Totals::default()),
+        FromSender::Offer { id: 0, path: path("f"), size: 3 },
+        FromSender::Offer { id: 1, path: path("g"), size: 3 },
+    ] {
+        block_on(work_in.send(Frame::Message(message))).unwrap();
+    }
+    drop(work_in);
+    assert_eq!(block_on(worker).unwrap(), Ok(false), "the batch did not come to its end");
+
+    let mut carrier = batch.on_stream().unwrap();
+    carrier.on_start(1, 0, Meta::default()).unwrap();
+    carrier.on_block(b"ab").unwrap();
+    drop((carrier, batch));
+    let held = |id| Some(FromReceiver::Held { id, held: Held::default() });
+    assert_eq!([answered.try_recv().ok(), answered.try_recv().ok()], [held(0), held(1)]);
+    // What came is kept, and a part without a byte is not.
+    let there: Vec<_> = std::fs::read_dir(into.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(there, [".g.rails-part"]);
 }

@@ -116,7 +116,6 @@ impl Control {
             }
         };
         drop(carrier);
-        self.batch.park();
         self.batch.waits(true);
         if let Err(violation) = &ended {
             self.batch.refuse(violation);

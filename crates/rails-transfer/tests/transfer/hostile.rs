@@ -540,3 +540,48 @@ fn streams_that_say_nothing_hold_up_no_others() {
     assert!(answers.as_bytes().ends_with(&[3]), "{answers:?}");
     assert_eq!(fs::read(into.path().join("a")).unwrap(), b"abcde");
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn any_messages_on_streams_of_files_end_in_order(
+        first in proptest::collection::vec(0..6_usize, 0..5),
+        second in proptest::collection::vec(0..6_usize, 0..5),
+        before in proptest::option::of(any::<bool>()),
+    ) {
+        let into = tempdir().unwrap();
+        let frames = [
+            frame(0, &[START, 0, 0, 0]),
+            frame(0, &[START, 1, 0, 0]),
+            frame(1, b"abcde"),
+            frame(0, &[&[FINISH, 0], &blake3::hash(b"abcde").as_bytes()[..]].concat()),
+            frame(0, &[&[FINISH, 1], &blake3::hash(b"abcde").as_bytes()[..]].concat()),
+            frame(0, &[ABORT, 1, 0]),
+        ];
+        let pick = |chosen: &[usize]| chosen.iter().flat_map(|&at| frames[at].clone()).collect::<Vec<u8>>();
+        let (result, ()) = played(into.path(), async |mut peer| {
+            peer.greet().await;
+            peer.offer(0).await;
+            peer.offer(1).await;
+            let (mut one, mut other) = (peer.open(&[]).await, peer.open(&[]).await);
+            // The control stream may end before, or break the protocol.
+            match before {
+                Some(true) => peer.control.shutdown().await.unwrap(),
+                Some(false) => peer.control.write_all(&frame(0, &[START, 9, 0, 0])).await.unwrap(),
+                None => {}
+            }
+            let (first, second) = (pick(&first), pick(&second));
+            let _ = tokio::join!(one.write_all(&first), other.write_all(&second));
+            let _ = peer.control.write_all(&frame(0, &[DONE])).await;
+            let _ = peer.control.shutdown().await;
+            peer.refused().await;
+        });
+        // No thread panics.
+        prop_assert!(matches!(result, Ok(_) | Err(ReceiveError::Wire(_))), "{:?}", result);
+        for (name, node) in harvest(into.path()) {
+            let is_whole = matches!(&node, Node::File(_, bytes) if bytes == b"abcde");
+            prop_assert!(is_whole || name.ends_with(b".rails-part"));
+        }
+    }
+}

@@ -2,9 +2,9 @@
 //! breaks its promise.
 
 use crate::{
-    Digest, RelPath, Totals,
+    Digest, RelPath, Totals, codec,
     frame::{KIND_BLOCK, KIND_MESSAGE, MAGIC, MAX_CONTROL, Role, VERSION, header},
-    message::{self, FromReceiver, FromSender, Held, Settled},
+    message::{FromReceiver, FromSender, Held, Settled},
     meta::Meta,
 };
 use serde::Serialize;
@@ -13,10 +13,10 @@ use serde::Serialize;
 /// decode to the same, and fits a frame.
 pub fn message(bytes: &[u8]) {
     fn one<M: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
-        if let Ok(message) = message::decode::<M>(bytes) {
-            let encoded = message::encode(&message, Vec::new());
+        if let Ok(message) = codec::decode::<M>(bytes) {
+            let encoded = codec::encode(&message, Vec::new());
             assert!(bytes.len() > MAX_CONTROL || encoded.len() <= MAX_CONTROL, "{message:?}");
-            assert_eq!(message::decode::<M>(&encoded), Ok(message));
+            assert_eq!(codec::decode::<M>(&encoded), Ok(message));
         }
     }
     one::<FromSender>(bytes);
@@ -77,6 +77,6 @@ fn block() -> Vec<u8> {
 
 /// A message in its frame.
 fn framed<M: Serialize>(message: &M) -> Vec<u8> {
-    let message = message::encode(message, Vec::new());
+    let message = codec::encode(message, Vec::new());
     [&header(KIND_MESSAGE, message.len())[..], &message].concat()
 }

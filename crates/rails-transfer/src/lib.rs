@@ -86,8 +86,8 @@
 //! [`protocol`] draws the protocol byte by byte.
 //!
 //! # Map
-//! `path`, `meta`, `reason` and `message` are the vocabulary and its codec, `frame` and `wire` the
-//! framing, `proto` the two state machines (no I/O), `plan` and `source` the sender's files,
+//! `path`, `meta`, `reason` and `message` are the vocabulary, `codec` its bytes, `frame` and `wire`
+//! the framing, `proto` the two state machines (no I/O), `plan` and `source` the sender's files,
 //! `store` the receiver's, `calls` the system calls that may be refused, `streams` the further
 //! streams, `sender` and `receiver` the drivers, `thread` their threads.
 
@@ -95,6 +95,7 @@
 #![forbid(unsafe_code)]
 
 mod calls;
+mod codec;
 mod error;
 mod frame;
 #[cfg(feature = "fuzzing")]

@@ -1,7 +1,7 @@
-//! The messages of the two peers, and their bytes.
+//! The messages of the two peers.
 
 use crate::{guarantee::LackingGuarantee, meta::Meta, path::RelPath, reason::Reason};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A file's BLAKE3.
@@ -117,24 +117,10 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Appends the message's bytes.
-pub(crate) fn encode<M: Serialize>(message: &M, onto: Vec<u8>) -> Vec<u8> {
-    // Serializing into a growing vector fails only for types without a known length, and no message
-    // has one.
-    postcard::to_extend(message, onto).expect("a message has a length known beforehand")
-}
-
-/// Reads exactly one message; bytes left over are an error too.
-pub(crate) fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, postcard::Error> {
-    match postcard::take_from_bytes(bytes)? {
-        (message, []) => Ok(message),
-        _ => Err(postcard::Error::DeserializeBadEncoding),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::{decode, encode};
     use proptest::prelude::*;
 
     #[test]

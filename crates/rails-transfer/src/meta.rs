@@ -1,6 +1,6 @@
 //! What is told of a file or folder beside its name and its bytes.
 
-use crate::message;
+use crate::codec;
 use serde::{Deserialize, Serialize};
 
 /// The properties of a file or folder, as a record that later releases extend: a receiver skips the
@@ -43,7 +43,7 @@ impl TryFrom<Vec<u8>> for Meta {
                 return Err(postcard::Error::DeserializeBadEncoding);
             }
             if tag == MODE {
-                meta.mode = Some(message::decode::<u32>(value)? & MODE_BITS);
+                meta.mode = Some(codec::decode::<u32>(value)? & MODE_BITS);
             }
             (last, rest) = (Some(tag), behind);
         }
@@ -52,8 +52,8 @@ impl TryFrom<Vec<u8>> for Meta {
 }
 
 fn append(onto: Vec<u8>, tag: u32, value: &impl Serialize) -> Vec<u8> {
-    let value = message::encode(value, Vec::new());
-    message::encode(&(tag, value), onto)
+    let value = codec::encode(value, Vec::new());
+    codec::encode(&(tag, value), onto)
 }
 
 /// Read, write and execute for owner, group and others; the set-id and sticky bits are not carried

@@ -48,7 +48,7 @@ const MAX_REASON: usize = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{decode, encode};
+    use crate::codec::{decode, encode};
 
     #[test]
     fn a_reason_from_the_wire_is_cut_and_cleaned() {

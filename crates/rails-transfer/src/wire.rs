@@ -1,12 +1,12 @@
 //! Reading and writing frames and greetings on the byte stream.
 
 use crate::{
+    codec,
     error::WireError,
     frame::{
         Block, Frame, GREETING_LEN, HEADER_LEN, KIND_BLOCK, KIND_MESSAGE, MAGIC, MAX_BLOCK, MAX_CONTROL, Role, VERSION,
         header,
     },
-    message,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{io, sync::mpsc};
@@ -99,7 +99,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
         self.control.resize(len, 0);
         self.inner.read_exact(&mut self.control).await.map_err(reading)?;
-        message::decode(&self.control).map(Frame::Message).map_err(WireError::Message)
+        codec::decode(&self.control).map(Frame::Message).map_err(WireError::Message)
     }
 
     /// Reads and drops bytes until the peer closes: the last step of an orderly end.
@@ -119,7 +119,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         let mut frame = std::mem::take(&mut self.control);
         frame.clear();
         frame.extend_from_slice(&[0; HEADER_LEN]);
-        frame = message::encode(message, frame);
+        frame = codec::encode(message, frame);
         let len = frame.len() - HEADER_LEN;
         assert!(len <= MAX_CONTROL, "a message of {len} bytes exceeds the limit that the peer checks");
         frame[..HEADER_LEN].copy_from_slice(&header(KIND_MESSAGE, len));

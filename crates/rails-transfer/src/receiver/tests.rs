@@ -45,7 +45,7 @@ fn both_ends_know_what_is_lacking() {
 #[test]
 fn a_lacking_guarantee_as_the_document_shows_it() {
     let lacking = LackingGuarantee { guarantee: Guarantee::Sync, cause: Reason::new("x") };
-    assert_eq!(crate::message::encode(&FromReceiver::Lacking { lacking }, Vec::new()), [4, 3, 1, b'x']);
+    assert_eq!(crate::codec::encode(&FromReceiver::Lacking { lacking }, Vec::new()), [4, 3, 1, b'x']);
 }
 
 #[test]

@@ -180,11 +180,11 @@ impl Inbound {
         }
     }
 
-    /// `Done` came. The sender's last words about files that failed here may still be under way:
-    /// see [`is_idle`](Self::is_idle).
+    /// `Done` came. The sender's last words about files that failed here may still be under way on
+    /// further streams: see [`is_idle`](Self::is_idle). On the control stream nothing follows.
     pub(crate) fn on_done(&self) -> Result<(), Violation> {
         self.after_totals()?;
-        let is_open = self.started.values().any(|file| file.fate == Fate::Write);
+        let is_open = self.started.iter().any(|(&on, file)| on == CONTROL || file.fate == Fate::Write);
         if is_open || !self.offered.is_empty() {
             return Err(Violation::Unexpected("the end of the batch, with files open,"));
         }

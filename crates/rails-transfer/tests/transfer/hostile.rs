@@ -584,4 +584,16 @@ proptest! {
             prop_assert!(is_whole || name.ends_with(b".rails-part"));
         }
     }
+
+#[test]
+fn the_end_of_a_batch_within_a_file_that_failed_on_the_control_stream() {
+    let into = tempdir().unwrap();
+    // The second offer of one name fails when it starts, because the part of the first is there.
+    let messages = |messages: &[&[u8]]| messages.iter().map(|message| frame(0, message)).collect::<Vec<_>>().concat();
+    let offers = messages(&[&[TOTALS, 0, 0, 0], &named(OFFER, 0, b"a", &[5]), &named(OFFER, 1, b"a", &[5])]);
+    let first = [messages(&[&[START, 0, 0, 0]]), frame(1, b"abc"), messages(&[&[ABORT, 0, 0]])].concat();
+    let second = messages(&[&[START, 1, 0, 0], &[DONE]]);
+    let script = [GREETING, &offers, &first, &second].concat();
+    let expected = Violation::Unexpected("the end of the batch, with files open,");
+    assert_eq!(violation(play(&script, into.path())), expected);
 }

@@ -211,15 +211,15 @@ impl<W: AsyncWrite + Unpin> Control<'_, W> {
             self.writer.message(&FromSender::Unreadable { reason }).await?;
         }
         loop {
-            while let Some(opening) = self.batch.open() {
-                self.writer.message(&opening).await?;
-            }
-            if self.batch.is_over() {
-                break;
-            }
-            match self.next_step().await? {
-                Step::Answer(answer) => self.on_answer(answer)?,
-                Step::Read(read) => self.on_read(read).await?,
+            // Asked before there is a look for more to open: a reader may close the last entry in between.
+            let is_idle = self.batch.is_idle();
+            match self.batch.open() {
+                Some(opening) => self.writer.message(&opening).await?,
+                None if is_idle => break,
+                None => match self.next_step().await? {
+                    Step::Answer(answer) => self.on_answer(answer)?,
+                    Step::Read(read) => self.on_read(read).await?,
+                },
             }
         }
         self.writer.message(&FromSender::Done).await?;

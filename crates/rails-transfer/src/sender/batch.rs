@@ -122,7 +122,7 @@ impl Batch {
     }
 
     /// Whether no entry is open.
-    pub(super) fn is_over(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.state().outbound.is_empty()
     }
 

@@ -227,6 +227,8 @@ impl<S: AsyncWrite + Unpin> Output for Carrier<S> {
 
     fn block(&mut self, job: &Arc<Job>, block: Block) -> Result<(), Gone> {
         if !job.stop.load(Ordering::Relaxed) {
+            // A stream that takes all at once never lets `wait` see the end.
+            self.check()?;
             wrote(self.stopped.wait(self.writer.block(&block)))?;
             self.batch.moved(job, block.len());
         }

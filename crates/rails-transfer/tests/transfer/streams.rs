@@ -3,17 +3,22 @@
 use super::support::{Fault, Node, Notes, Streams, Tree, block_on, bytes, harvest, in_a_process, over, plant};
 use nix::sys::resource::{Resource, setrlimit};
 use proptest::prelude::*;
-use rails_transfer::{How, ReceiveError, ReceiveOptions, SendError, SendOptions, Violation, WireError};
+use rails_transfer::{How, OpenStreams, ReceiveError, ReceiveOptions, SendError, SendOptions, Violation, WireError};
 use std::{
     collections::BTreeSet,
-    fs,
+    fs, io,
     path::Path,
-    sync::{Arc, Mutex},
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
     thread,
     time::Duration,
 };
 use tempfile::tempdir;
-use tokio::io::duplex;
+use tokio::io::{AsyncWrite, AsyncWriteExt, duplex};
 
 /// Files of several blocks, small ones and empty ones, in two folders.
 fn sample(files: u64) -> Tree {
@@ -262,4 +267,58 @@ fn a_file_that_changes_is_sent_again_on_another_stream() {
     assert!(sent.is_complete() && received.is_complete(), "{:?}", sent.failures);
     assert!(fs::read(into.path().join("b")).unwrap() == bytes(9, 7 << 20));
     assert_eq!((received.stored, received.failed), (3, 0));
+}
+
+/// A stream that takes any bytes at once, and counts them.
+struct Abyss(Arc<AtomicUsize>);
+
+impl OpenStreams for Abyss {
+    type Stream = Self;
+
+    async fn open(&mut self) -> io::Result<Self> {
+        Ok(Self(self.0.clone()))
+    }
+}
+
+impl AsyncWrite for Abyss {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.fetch_add(buffer.len(), Relaxed);
+        Poll::Ready(Ok(buffer.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[test]
+fn a_sender_that_is_dropped_stops_on_a_stream_that_takes_all() {
+    let from = tempdir().unwrap();
+    let source = [from.path().join("f")];
+    fs::File::create(&source[0]).unwrap().set_len(1 << 40).unwrap();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let (a, mut peer) = duplex(1 << 16);
+    block_on(async {
+        let sending = SendOptions::new().send_over(a, Abyss(sent.clone()), &source, Arc::new(()));
+        let dropping = async {
+            // The greeting, and the answer to the offer: nothing is there.
+            peer.write_all(b"RAILS-FT\x02\x00R\x01\0\x04\0\0\0\x01\0\0\0").await.unwrap();
+            while sent.load(Relaxed) == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            result = sending => panic!("{result:?}"),
+            () = dropping => {}
+        }
+    });
+    // A block that was under way goes on.
+    thread::sleep(Duration::from_millis(100));
+    let soon = sent.load(Relaxed);
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(sent.load(Relaxed), soon);
 }

@@ -177,7 +177,7 @@ impl ReceiveOptions {
         let (accepted_in, mut accepted) = mpsc::channel(1);
         let mut accepting = pin!(accept(further, carriers.len(), accepted_in));
         let stop = Stop::new();
-        let (mut has_read, mut has_written, mut worked) = (false, false, None);
+        let (mut has_read, mut has_written, mut said_bye, mut worked) = (false, false, false, None);
         let cut = loop {
             tokio::select! {
                 biased;
@@ -187,8 +187,9 @@ impl ReceiveOptions {
                 },
                 wrote = &mut writing, if !has_written => {
                     has_written = true;
-                    if let Err(error) = wrote {
-                        break Some(error.into());
+                    match wrote {
+                        Ok(is_bye) => said_bye = is_bye,
+                        Err(error) => break Some(error.into()),
                     }
                 }
                 result = &mut worker, if worked.is_none() => worked = Some(result),
@@ -205,8 +206,8 @@ impl ReceiveOptions {
             }
         };
         // The message that ends the batch may have been queued just now.
-        if !has_written {
-            let _ = writing.as_mut().now_or_never();
+        if !has_written && let Some(Ok(is_bye)) = writing.as_mut().now_or_never() {
+            said_bye = is_bye;
         }
         // Without further frames the threads end, and leave their files in order; without a reader of
         // its answers one stops digesting a file.
@@ -220,8 +221,8 @@ impl ReceiveOptions {
         let told = carriers.end().await;
         let is_complete = worked.map_err(ReceiveError::Thread)?.map_err(WireError::from)?;
         match (cut, is_complete) {
-            (None, true) => {
-                // The batch is complete, whether or not the stream still closes in order.
+            (cut, true) if cut.is_none() || said_bye => {
+                // The batch is complete, whether or not the streams still close in order.
                 if writer.shutdown().await.is_ok() {
                     reader.drain().await;
                 }
@@ -230,7 +231,7 @@ impl ReceiveOptions {
             // A sender one of whose streams has failed ends them all.
             (Some(ReceiveError::Wire(WireError::Cut)), _) => Err(told.unwrap_or(WireError::Cut).into()),
             (Some(error), _) => Err(error),
-            (None, false) => Err(WireError::Cut.into()),
+            (None, _) => Err(WireError::Cut.into()),
         }
     }
 }
@@ -259,22 +260,25 @@ async fn read_frames<R: AsyncRead + Unpin>(
     }
 }
 
-/// Writes answers up to the last word; flushes when none is waiting.
+/// Writes answers up to the last word, and gives whether that was [`FromReceiver::Bye`]; flushes when
+/// none is waiting.
 async fn write_answers<W: AsyncWrite + Unpin>(
     writer: &mut FrameWriter<W>,
     mut answers: mpsc::Receiver<FromReceiver>,
-) -> Result<(), WireError> {
+) -> Result<bool, WireError> {
+    let mut is_bye = false;
     while let Some(answer) = answers.recv().await {
-        let is_last = matches!(answer, FromReceiver::Bye | FromReceiver::Refuse { .. });
+        is_bye = answer == FromReceiver::Bye;
         writer.message(&answer).await?;
-        if is_last {
+        if is_bye || matches!(answer, FromReceiver::Refuse { .. }) {
             break;
         }
         if answers.is_empty() {
             writer.flush().await?;
         }
     }
-    writer.flush().await
+    writer.flush().await?;
+    Ok(is_bye)
 }
 
 /// Accepts the streams of files, if there may be any. One more than there may be is one too many:

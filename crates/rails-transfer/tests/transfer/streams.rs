@@ -1,9 +1,11 @@
 //! Several files at a time, over streams of their own.
 
-use super::support::{Fault, Node, Notes, Streams, Tree, block_on, bytes, harvest, in_a_process, over, plant};
+use super::support::{Accepts, Fault, Node, Notes, Streams, Tree, block_on, bytes, harvest, in_a_process, over, plant};
 use nix::sys::resource::{Resource, setrlimit};
 use proptest::prelude::*;
-use rails_transfer::{How, OpenStreams, ReceiveError, ReceiveOptions, SendError, SendOptions, Violation, WireError};
+use rails_transfer::{
+    AcceptStreams, How, OpenStreams, ReceiveError, ReceiveOptions, SendError, SendOptions, Violation, WireError,
+};
 use std::{
     collections::BTreeSet,
     fs, io,
@@ -18,7 +20,7 @@ use std::{
     time::Duration,
 };
 use tempfile::tempdir;
-use tokio::io::{AsyncWrite, AsyncWriteExt, duplex};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 
 /// Files of several blocks, small ones and empty ones, in two folders.
 fn sample(files: u64) -> Tree {
@@ -321,4 +323,47 @@ fn a_sender_that_is_dropped_stops_on_a_stream_that_takes_all() {
     let soon = sent.load(Relaxed);
     thread::sleep(Duration::from_millis(300));
     assert_eq!(sent.load(Relaxed), soon);
+}
+
+/// Streams that fail where they end, as those of a session that the peer closes.
+struct Fails<S>(S);
+
+impl AcceptStreams for Fails<Accepts> {
+    type Stream = Fails<DuplexStream>;
+
+    async fn accept(&mut self) -> io::Result<Self::Stream> {
+        self.0.accept().await.map(Fails)
+    }
+}
+
+impl AsyncRead for Fails<DuplexStream> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        match Pin::new(&mut self.0).poll_read(context, buffer) {
+            Poll::Ready(Ok(())) if buffer.filled().len() == before => {
+                Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
+            }
+            polled => polled,
+        }
+    }
+}
+
+#[test]
+fn streams_that_fail_behind_the_last_word_spoil_no_batch() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    plant(from.path(), &sample(5));
+    // The sender closes its streams when it has the last word, while the receiver still ends its threads.
+    for _ in 0..20 {
+        let ((a, b), (opens, accepts)) = (duplex(1 << 16), Streams::default().ends());
+        let folder = into.path().to_owned();
+        let receiver = thread::spawn(move || {
+            block_on(ReceiveOptions::new().receive_over(b, Fails(accepts), &folder, Arc::new(())))
+        });
+        let sent = block_on(SendOptions::new().send_over(a, opens, &[from.path().join(".")], Arc::new(())));
+        assert!(sent.unwrap().is_complete() && receiver.join().unwrap().unwrap().is_complete());
+    }
 }

@@ -113,6 +113,11 @@ impl Outbound {
         self.open.get(&id).is_some_and(|slot| slot.settled)
     }
 
+    /// Whether the sender has given up on a file that the receiver must still settle.
+    pub(crate) fn is_aborted(&self, id: u64) -> bool {
+        self.open.get(&id).is_some_and(|slot| slot.stage == Stage::Aborted)
+    }
+
     /// `Start` is being sent.
     pub(crate) fn start(&mut self, id: u64) {
         self.advance(id, Stage::Started);

@@ -138,6 +138,7 @@ impl Batch {
 
     pub(super) fn on_settled(&self, id: u64, outcome: Settled) -> Result<(), Violation> {
         let mut state = self.state();
+        let is_aborted = state.outbound.is_aborted(id);
         let index = state.outbound.on_settled(id, &outcome)?;
         let changed = state.changed.remove(&id);
         let file = if state.outbound.is_lost(id) {
@@ -172,6 +173,8 @@ impl Batch {
             // Only now has the receiver let go of the file. The failure of another was noted when
             // this end gave it up.
             Settled::Aborted => state.again.extend(changed),
+            // It failed at both ends at once, and this end has noted that.
+            Settled::Failed { .. } if is_aborted && changed.is_none() => {}
             Settled::Failed { reason } => self.fail(state, index, &reason),
         }
         Ok(())

@@ -649,3 +649,37 @@ fn a_file_that_starts_behind_the_end_of_the_control_stream() {
     assert!(*holds.waits.lock().unwrap(), "all threads came to their end");
     assert_eq!(harvest(into.path()).keys().collect::<Vec<_>>(), [b"a"]);
 }
+
+#[test]
+fn a_file_that_fails_at_both_ends_fails_once() {
+    let from = tempdir().unwrap();
+    let source = [from.path().join("f")];
+    fs::write(&source[0], "abc").unwrap();
+    let gone = source[0].clone();
+    let notes = Notes::new(move |note: &str| {
+        if note.starts_with("totals") {
+            fs::remove_file(&gone).unwrap();
+        }
+    });
+    let (a, mut peer) = duplex(1 << 16);
+    let plays = async {
+        let held = frame(0, &[1, 0, 0, 0]);
+        peer.write_all(&[&b"RAILS-FT\x02\x00R\0"[..], &held].concat()).await.unwrap();
+        peer.read_exact(&mut [0; 12]).await.unwrap();
+        // When the file's end comes, and that of the batch: it failed here too, and the last word.
+        for (end, answer) in [(ABORT, &[2, 0, 4, 1, b'x'][..]), (DONE, &[3])] {
+            let mut message = Vec::new();
+            while message.first() != Some(&end) {
+                let mut header = [0; 5];
+                peer.read_exact(&mut header).await.unwrap();
+                message.resize(header[1].into(), 0);
+                peer.read_exact(&mut message).await.unwrap();
+            }
+            peer.write_all(&frame(0, answer)).await.unwrap();
+        }
+        peer.shutdown().await.unwrap();
+    };
+    let (sent, ()) = block_on(async { tokio::join!(send(a, &source, notes.clone()), plays) });
+    assert_eq!(sent.unwrap().failures.len(), 1);
+    assert_eq!(notes.notes.lock().unwrap().iter().filter(|note| note.starts_with("failed")).count(), 1);
+}

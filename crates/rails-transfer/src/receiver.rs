@@ -156,7 +156,8 @@ impl ReceiveOptions {
         // The sender hears of as many streams as there are threads for.
         let main = Main::start(work, used);
         let mut carriers = Carriers::start(if main.is_ok() { self.streams } else { 0 }, &*observer);
-        greet(&mut reader, &mut writer, Role::Receiver, carriers.len()).await?;
+        let opened = greet(&mut reader, &mut writer, Role::Receiver, carriers.len()).await?;
+        carriers.limit(opened);
 
         let guarantees = Guarantees::new(self.calls, self.is_strict, Arc::clone(&observer));
         let folder =
@@ -260,8 +261,8 @@ async fn read_frames<R: AsyncRead + Unpin>(
     }
 }
 
-/// Writes answers up to the last word, and gives whether that was [`FromReceiver::Bye`]; flushes when
-/// none is waiting.
+/// Writes answers up to the last word, and gives whether that was [`FromReceiver::Bye`]; flushes
+/// when none is waiting.
 async fn write_answers<W: AsyncWrite + Unpin>(
     writer: &mut FrameWriter<W>,
     mut answers: mpsc::Receiver<FromReceiver>,

@@ -227,13 +227,8 @@ impl Carrier {
     pub(super) fn on_start(&mut self, id: u64, offset: u64, meta: Meta) -> Result<(), Violation> {
         let mut state = self.batch.state();
         state.inbound.on_start(self.number, id, offset)?;
-        let Some(file) = state.offered.remove(&id) else {
-            // The thread of the control stream has ended, and let go of the files: no further one begins.
-            state.inbound.discard(self.number);
-            return Ok(());
-        };
+        let file = self.current.insert(state.take(id));
         drop(state);
-        let file = self.current.insert(file);
         match file.file.start(offset, meta, &self.batch.store.guarantees) {
             Ok(()) => {
                 self.batch.observer.started(&file.path, file.size, offset);

@@ -188,6 +188,11 @@ impl<S: AsyncRead + Unpin + Send + 'static> Carriers<S> {
         self.idle.len()
     }
 
+    /// The sender opens `max` streams at most: further threads end.
+    pub(super) fn limit(&mut self, max: usize) {
+        self.idle.truncate(max);
+    }
+
     /// The sender opened a stream.
     pub(super) fn begin(&mut self, stream: S, batch: &Arc<Batch>, stop: &Stop) -> Result<(), WireError> {
         let carrier = batch.on_stream().inspect_err(|violation| batch.refuse(violation))?;

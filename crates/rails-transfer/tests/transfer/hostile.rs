@@ -5,21 +5,21 @@ use super::support::{
 };
 use proptest::{prelude::*, sample::Index};
 use rails_transfer::{
-    Observer, OpenStreams, ReceiveError, ReceiveOptions, ReceiveSummary, RelPath, SendError, Violation, WireError,
-    make_folder, receive, send,
+    OpenStreams, ReceiveError, ReceiveOptions, ReceiveSummary, SendError, Violation, WireError, make_folder, receive,
+    send,
 };
 use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock},
-    thread,
-    time::Duration,
+    path::Path,
+    sync::{Arc, OnceLock},
 };
 use tempfile::tempdir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 const GREETING: &[u8] = b"RAILS-FT\x02\x00S\0";
+/// The greeting of a sender that opens up to 64 further streams.
+const GREETING_OF_STREAMS: &[u8] = b"RAILS-FT\x02\x00S\x40";
 
 /// Plays bytes to a receiver, reading and forgetting its answers, and then closes.
 fn play(script: &[u8], into: &Path) -> Result<ReceiveSummary, ReceiveError> {
@@ -409,7 +409,7 @@ impl Peer {
     /// Greets, and says the totals.
     async fn greet(&mut self) {
         let totals = [0, 4, 0, 0, 0, TOTALS, 0, 0, 0];
-        self.control.write_all(&[GREETING, &totals].concat()).await.unwrap();
+        self.control.write_all(&[GREETING_OF_STREAMS, &totals].concat()).await.unwrap();
         let mut greeting = [0; 12];
         self.control.read_exact(&mut greeting).await.unwrap();
         assert_eq!(&greeting, b"RAILS-FT\x02\x00R\x02");
@@ -446,20 +446,13 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
 
 /// Plays a peer to a receiver that takes two further streams; gives what the receiver says of it.
 fn played<T>(into: &Path, play: impl AsyncFnOnce(Peer) -> T) -> (Result<ReceiveSummary, ReceiveError>, T) {
-    played_before(into, Arc::new(()), play)
-}
-
-/// As [`played`], with an observer at the receiver.
-fn played_before<T>(
-    into: &Path,
-    observer: Arc<dyn Observer>,
-    play: impl AsyncFnOnce(Peer) -> T,
-) -> (Result<ReceiveSummary, ReceiveError>, T) {
     let streams = Streams { taken: 2, ..Streams::default() };
     let (opens, accepts) = streams.ends();
     let (control, far) = duplex(1 << 16);
     let options = ReceiveOptions::new().streams(streams.taken);
-    block_on(async { tokio::join!(options.receive_over(far, accepts, into, observer), play(Peer { control, opens })) })
+    block_on(async {
+        tokio::join!(options.receive_over(far, accepts, into, Arc::new(())), play(Peer { control, opens }))
+    })
 }
 
 #[test]
@@ -593,6 +586,7 @@ proptest! {
             prop_assert!(is_whole || name.ends_with(b".rails-part"));
         }
     }
+}
 
 #[test]
 fn the_end_of_a_batch_within_a_file_that_failed_on_the_control_stream() {
@@ -605,49 +599,6 @@ fn the_end_of_a_batch_within_a_file_that_failed_on_the_control_stream() {
     let script = [GREETING, &offers, &first, &second].concat();
     let expected = Violation::Unexpected("the end of the batch, with files open,");
     assert_eq!(violation(play(&script, into.path())), expected);
-}
-
-/// Holds up the thread of the file `a` until the part of `b` is gone, and notes whether the receiver
-/// waits.
-struct Holds {
-    part: PathBuf,
-    waits: Mutex<bool>,
-}
-
-impl Observer for Holds {
-    fn started(&self, path: &RelPath, _: u64, _: u64) {
-        while path.as_bytes() == b"a" && self.part.exists() {
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn waits(&self, waits: bool) {
-        *self.waits.lock().unwrap() = waits;
-    }
-}
-
-#[test]
-fn a_file_that_starts_behind_the_end_of_the_control_stream() {
-    let into = tempdir().unwrap();
-    // An empty part, which the thread of the control stream removes when it ends.
-    let holds = Arc::new(Holds { part: into.path().join(".b.rails-part"), waits: Mutex::new(true) });
-    fs::write(&holds.part, "").unwrap();
-    fs::set_permissions(&holds.part, fs::Permissions::from_mode(0o600)).unwrap();
-    let finish = frame(0, &[&[FINISH, 0], &blake3::hash(b"abcde").as_bytes()[..]].concat());
-    let (start, block, next) = (frame(0, &[START, 0, 0, 0]), frame(1, b"abcde"), frame(0, &[START, 1, 0, 0]));
-    let (result, _stream) = played_before(into.path(), holds.clone(), async |mut peer| {
-        peer.greet().await;
-        peer.offer(0).await;
-        peer.offer(1).await;
-        let stream = peer.open(&[&start, &block, &finish, &next]).await;
-        while !into.path().join(".a.rails-part").exists() {
-            tokio::task::yield_now().await;
-        }
-        stream
-    });
-    assert!(matches!(result, Err(ReceiveError::Wire(WireError::Cut))), "{result:?}");
-    assert!(*holds.waits.lock().unwrap(), "all threads came to their end");
-    assert_eq!(harvest(into.path()).keys().collect::<Vec<_>>(), [b"a"]);
 }
 
 #[test]

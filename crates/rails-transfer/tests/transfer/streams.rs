@@ -356,7 +356,8 @@ impl AsyncRead for Fails<DuplexStream> {
 fn streams_that_fail_behind_the_last_word_spoil_no_batch() {
     let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
     plant(from.path(), &sample(5));
-    // The sender closes its streams when it has the last word, while the receiver still ends its threads.
+    // The sender closes its streams when it has the last word, while the receiver still ends its
+    // threads.
     for _ in 0..20 {
         let ((a, b), (opens, accepts)) = (duplex(1 << 16), Streams::default().ends());
         let folder = into.path().to_owned();

@@ -130,7 +130,6 @@ async fn measure(args: &Args, endpoint: &Endpoint, remotes: &Remotes, details: b
     if let Some(paired) = explained.as_ref().filter(|_| !args.json) {
         print::note(format_args!("{paired}"));
     }
-    let decisions = call.session.decisions();
     let measuring = async {
         match &kind {
             Some(kind) => {
@@ -145,8 +144,10 @@ async fn measure(args: &Args, endpoint: &Endpoint, remotes: &Remotes, details: b
     };
     let measured = stop.or(measuring).await;
     let measured = call.explained(measured).await;
+    // A handle of the decisions would keep the session's events from their end.
+    let written = super::write_decisions(args.record_decisions.as_deref(), &call.session.decisions());
     call.end(&measured).await;
-    super::write_decisions(args.record_decisions.as_deref(), &decisions)?;
+    written?;
     let measurement = measured.with_context(|| format!("--to {remotes}"))?;
     if args.json {
         let mut measured = serde_json::to_value(&measurement)?;

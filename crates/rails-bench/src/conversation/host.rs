@@ -23,7 +23,11 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::{Semaphore, SemaphorePermit, mpsc, oneshot, watch},
+    sync::{
+        Semaphore, SemaphorePermit,
+        mpsc::{self, error::TrySendError},
+        oneshot, watch,
+    },
     task::{JoinError, JoinHandle, JoinSet},
     time::timeout,
 };
@@ -32,6 +36,7 @@ use tokio::{
 pub(crate) struct Host {
     role: Role,
     callers: mpsc::Receiver<Result<Caller, ListenerClosed>>,
+    company: Arc<Company>,
     messages: Claims<MultiRailMessages>,
     over: watch::Sender<bool>,
     accepting: JoinHandle<()>,
@@ -109,8 +114,10 @@ impl Host {
         let (queue, callers) = mpsc::channel(MAX_WAITING);
         let (over, is_over) = watch::channel(false);
         let messages = Claims::default();
-        let accepting = tokio::spawn(accept(listener, role, queue, messages.clone(), is_over));
-        Self { role, callers, messages, over, accepting }
+        let company = Arc::<Company>::default();
+        let hearer = Hearer { role, queue, company: company.clone(), messages: messages.clone(), over: is_over };
+        let accepting = tokio::spawn(hearer.accept(listener));
+        Self { role, callers, company, messages, over, accepting }
     }
 
     /// Serves callers, up to a signal, or one. `work` serves one caller, and ends its session.
@@ -122,7 +129,7 @@ impl Host {
     where
         W: Future<Output = Result<Exit>>,
     {
-        let (company, places) = (Arc::<Company>::default(), Semaphore::new(terms.places));
+        let places = Semaphore::new(terms.places);
         let mut serving = FuturesUnordered::new();
         let ended = loop {
             tokio::select! {
@@ -134,9 +141,9 @@ impl Host {
                     Err(error) if is_passed_over(&error, terms.once) => drop(explain(&error)),
                     Err(error) => break Err(error),
                 },
-                caller = self.callers.recv(), if company.waiting() < MAX_WAITING => match caller {
+                caller = self.callers.recv() => match caller {
                     Some(Ok(caller)) => {
-                        let waiting = company.clone().seat(caller, &places, self.over.subscribe(), stop.clone());
+                        let waiting = self.company.clone().seat(caller, &places, self.over.subscribe(), stop.clone());
                         let (work, messages) = (&work, self.messages.clone());
                         serving.push(async move {
                             let Seated { caller: Caller { session, control, request }, presence, _place } = waiting.await?;
@@ -298,64 +305,126 @@ impl Guest {
     }
 }
 
-/// Accepts sessions until the end is over, and keeps the listener as long, because lost lanes
-/// reconnect to it. If the listener closes by itself, callers that have come are handed on before.
-async fn accept(
-    listener: MultiRailListener,
+/// Hears what the peers of a listener want.
+#[derive(Clone)]
+struct Hearer {
     role: Role,
     queue: mpsc::Sender<Result<Caller, ListenerClosed>>,
+    company: Arc<Company>,
     messages: Claims<MultiRailMessages>,
     over: watch::Receiver<bool>,
-) {
-    let mut places = Handshakes::new(MAX_HEARD, MAX_HEARD_PER_PEER);
-    let mut hearing = JoinSet::new();
-    let mut closed = None;
-    loop {
-        if hearing.is_empty()
-            && let Some(closed) = closed.take()
-        {
-            // The send fails if the end is over.
-            let _ = queue.send(Err(closed)).await;
-            return;
-        }
-        let arrived = tokio::select! {
-            () = is_over(over.clone()) => break,
-            Some(heard) = hearing.join_next() => {
-                let (place, ended): (HandshakeId, Result<_, JoinError>) = heard.expect("it leaves the work to another task");
-                places.leave(place);
-                // A panic ends this conversation only.
-                if let Err(panic) = ended {
-                    explain_seldom(&panic.into());
+}
+
+impl Hearer {
+    /// Accepts sessions until the end is over, and keeps the listener as long, because lost lanes
+    /// reconnect to it. If the listener closes by itself, callers that have come are handed on
+    /// before.
+    async fn accept(self, listener: MultiRailListener) {
+        let mut places = Handshakes::new(MAX_HEARD, MAX_HEARD_PER_PEER);
+        let mut hearing = JoinSet::new();
+        let mut closed = None;
+        loop {
+            if hearing.is_empty()
+                && let Some(closed) = closed.take()
+            {
+                // The send fails if the end is over.
+                let _ = self.queue.send(Err(closed)).await;
+                return;
+            }
+            let arrived = tokio::select! {
+                () = is_over(self.over.clone()) => break,
+                Some(heard) = hearing.join_next() => {
+                    let (place, ended): (HandshakeId, Result<_, JoinError>) = heard.expect("it leaves the work to another task");
+                    places.leave(place);
+                    // A panic ends this conversation only.
+                    if let Err(panic) = ended {
+                        explain_seldom(&panic.into());
+                    }
+                    continue;
                 }
-                continue;
-            }
-            session = listener.accept_session(), if closed.is_none() => session.map(Arrived::Session),
-            stream = listener.accept(), if closed.is_none() => stream.map(Arrived::Stream),
-        };
-        let arrived = match arrived {
-            Ok(arrived) => arrived,
-            Err(error) => {
-                closed = Some(error);
-                continue;
-            }
-        };
-        let (evict, evicted) = oneshot::channel();
-        let place = match places.enter(arrived.peer(), false, evict) {
-            Entry::Free(place) => place,
-            Entry::Evicting { id, evicted, .. } => {
-                // The send fails if the hearing has just ended.
-                let _ = evicted.send(());
-                id
-            }
-            Entry::Refused(_) => unreachable!("none of those who are heard has proved itself"),
-        };
-        let heard = tokio::spawn(hear(arrived, role, queue.clone(), messages.clone(), evicted, over.clone()));
-        hearing.spawn(async move { (place, heard.await) });
+                session = listener.accept_session(), if closed.is_none() => session.map(Arrived::Session),
+                stream = listener.accept(), if closed.is_none() => stream.map(Arrived::Stream),
+            };
+            let arrived = match arrived {
+                Ok(arrived) => arrived,
+                Err(error) => {
+                    closed = Some(error);
+                    continue;
+                }
+            };
+            let (evict, evicted) = oneshot::channel();
+            let place = match places.enter(arrived.peer(), false, evict) {
+                Entry::Free(place) => place,
+                Entry::Evicting { id, evicted, .. } => {
+                    // The send fails if the hearing has just ended.
+                    let _ = evicted.send(());
+                    id
+                }
+                Entry::Refused(_) => unreachable!("none of those who are heard has proved itself"),
+            };
+            let heard = tokio::spawn(self.clone().hear(arrived, evicted));
+            hearing.spawn(async move { (place, heard.await) });
+        }
+        drop(self);
+        // Sessions that were not accepted are closed as the listener closes.
+        listener.close().await;
+        hearing.join_all().await;
     }
-    drop(queue);
-    // Sessions that were not accepted are closed as the listener closes.
-    listener.close().await;
-    hearing.join_all().await;
+
+    /// Hears what an arrival wants, and hands it on. Its fault is explained before it learns of it.
+    async fn hear(self, arrived: Arrived, evicted: oneshot::Receiver<()>) {
+        match arrived {
+            Arrived::Session(session) => {
+                let heard = tokio::select! {
+                    biased;
+                    () = is_over(self.over.clone()) => Err((Parting::Over, None)),
+                    heard = timeout(PATIENCE, hear_caller(&session, self.role)) => match heard {
+                        Ok(Ok(heard)) => Ok(heard),
+                        Ok(Err(error)) => Err((Parting::Refused, Some(error))),
+                        Err(_) => Err((Parting::Silent, Some(ConversationError::Silent(PATIENCE.as_secs())))),
+                    },
+                    Ok(()) = evicted => Err((Parting::Silent, None)),
+                };
+                match heard {
+                    Ok((control, request)) => self.enqueue(Caller { session, control, request }).await,
+                    Err((parting, error)) => {
+                        if let Some(error) = error {
+                            explain_seldom(&error.helped());
+                        }
+                        part(session, parting).await;
+                    }
+                }
+            }
+            Arrived::Stream(stream) => tokio::select! {
+                biased;
+                () = is_over(self.over) => {}
+                heard = timeout(PATIENCE, hear_messages(stream, &self.messages)) => {
+                    if let Err(strangers) = heard.unwrap_or(Err(None)) {
+                        explain_seldom(&ConversationError::NoSession.helped());
+                        if let Some(strangers) = strangers {
+                            strangers.abort();
+                        }
+                    }
+                }
+                Ok(()) = evicted => {}
+            },
+        }
+    }
+
+    /// Hands a caller to those who serve, or refuses it.
+    async fn enqueue(self, mut caller: Caller) {
+        let place =
+            if self.company.waiting() < MAX_WAITING { self.queue.try_reserve() } else { Err(TrySendError::Full(())) };
+        match place {
+            Ok(place) => place.send(Ok(caller)),
+            Err(TrySendError::Full(())) => {
+                let why = Reply::Refused("too many callers wait already".to_owned());
+                refuse(&caller.session, &mut caller.control, &why).await;
+                caller.leave(Parting::Refused).await;
+            }
+            Err(TrySendError::Closed(())) => caller.leave(Parting::Over).await,
+        }
+    }
 }
 
 /// What a listener accepts.
@@ -370,53 +439,6 @@ impl Arrived {
             Self::Session(session) => session.peer_addr().ip(),
             Self::Stream(stream) => stream.peer_addr().expect("a stream has a peer").ip(),
         }
-    }
-}
-
-/// Hears what an arrival wants, and hands it on. Its fault is explained before it learns of it.
-async fn hear(
-    arrived: Arrived,
-    role: Role,
-    queue: mpsc::Sender<Result<Caller, ListenerClosed>>,
-    messages: Claims<MultiRailMessages>,
-    evicted: oneshot::Receiver<()>,
-    over: watch::Receiver<bool>,
-) {
-    match arrived {
-        Arrived::Session(session) => {
-            let heard = tokio::select! {
-                biased;
-                () = is_over(over.clone()) => Err((Parting::Over, None)),
-                heard = timeout(PATIENCE, hear_caller(&session, role)) => match heard {
-                    Ok(Ok(heard)) => Ok(heard),
-                    Ok(Err(error)) => Err((Parting::Refused, Some(error))),
-                    Err(_) => Err((Parting::Silent, Some(ConversationError::Silent(PATIENCE.as_secs())))),
-                },
-                Ok(()) = evicted => Err((Parting::Silent, None)),
-            };
-            match heard {
-                Ok((control, request)) => enqueue(Caller { session, control, request }, &queue).await,
-                Err((parting, error)) => {
-                    if let Some(error) = error {
-                        explain_seldom(&error.helped());
-                    }
-                    part(session, parting).await;
-                }
-            }
-        }
-        Arrived::Stream(stream) => tokio::select! {
-            biased;
-            () = is_over(over) => {}
-            heard = timeout(PATIENCE, hear_messages(stream, &messages)) => {
-                if let Err(strangers) = heard.unwrap_or(Err(None)) {
-                    explain_seldom(&ConversationError::NoSession.helped());
-                    if let Some(strangers) = strangers {
-                        strangers.abort();
-                    }
-                }
-            }
-            Ok(()) = evicted => {}
-        },
     }
 }
 
@@ -450,19 +472,6 @@ pub(super) async fn refuse(session: &MultiRailSession, control: &mut Control, wh
     let _ = timeout(FAREWELL, farewell).await;
 }
 
-/// Hands a caller to those who serve, or refuses it.
-async fn enqueue(mut caller: Caller, queue: &mpsc::Sender<Result<Caller, ListenerClosed>>) {
-    match queue.try_reserve() {
-        Ok(place) => place.send(Ok(caller)),
-        Err(mpsc::error::TrySendError::Full(())) => {
-            let why = Reply::Refused("too many callers wait already".to_owned());
-            refuse(&caller.session, &mut caller.control, &why).await;
-            caller.leave(Parting::Refused).await;
-        }
-        Err(mpsc::error::TrySendError::Closed(())) => caller.leave(Parting::Over).await,
-    }
-}
-
 /// Hands a stream of messages to the conversation whose token it shows. Gives the stream back where
 /// there is none.
 async fn hear_messages(
@@ -486,8 +495,8 @@ async fn is_over(mut over: watch::Receiver<bool>) {
     let _ = over.wait_for(|over| *over).await;
 }
 
-/// The limit on callers that wait for a place. As many again may not know yet that they wait.
-const MAX_WAITING: usize = 64;
+/// The limit on callers that wait for a place.
+const MAX_WAITING: usize = 128;
 /// The limit on sessions that are heard at a time.
 const MAX_HEARD: usize = 256;
 /// The limit on sessions of one peer that are heard at a time.

@@ -192,15 +192,17 @@ pub(crate) async fn receive(
 /// Sends the amount on a socket, and ends its sending side. Returns the number of bytes.
 async fn give(stream: &mut TcpStream, amount: Amount) -> io::Result<u64> {
     // Until all bytes are sent, closing the socket is a reset: the sink must not take a killed
-    // sender for a finished one.
-    SockRef::from(&*stream).set_linger(Some(Duration::ZERO))?;
+    // sender for a finished one. Where that is refused, the session says which it is.
+    let is_reset = SockRef::from(&*stream).set_linger(Some(Duration::ZERO)).is_ok();
     let mut supply = Supply::start(amount);
     let mut sent = 0;
     while let Some(block) = supply.next() {
         stream.write_all(&block).await?;
         sent += block.len() as u64;
     }
-    SockRef::from(&*stream).set_linger(None)?;
+    if is_reset {
+        SockRef::from(&*stream).set_linger(None)?;
+    }
     stream.shutdown().await?;
     Ok(sent)
 }

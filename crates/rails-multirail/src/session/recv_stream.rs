@@ -24,8 +24,8 @@ use tokio::{
 ///
 /// Bytes that have arrived before a [failure](ReadError::SessionLost) of the session can still be
 /// read. Dropping it [stops](Self::stop) the stream with code 0 as soon as bytes are there that
-/// nobody reads, or the sending direction of the stream is dropped too. Until then, a peer that
-/// sends nothing more ends its direction as usual.
+/// nobody reads. A peer that sends nothing more ends its direction as usual; a stream of this end
+/// with neither handle is stopped too, once its place is needed for another.
 #[derive(Debug)]
 pub struct RecvStream {
     session: Arc<MultiRailStream>,

@@ -34,6 +34,9 @@ pub(super) struct Many {
     /// The lanes, as a set, that have not acknowledged what had arrived before the application
     /// dropped the session.
     owing: u64,
+    /// Streams that this end has opened, and whose handles were both dropped before the peer's end
+    /// came. Some of them may have come to it since.
+    left: Vec<StreamNumber>,
 }
 
 /// The streams that an end has opened.
@@ -57,6 +60,7 @@ impl Many {
             incoming: Datagrams::default(),
             wakes: SmallVec::new(),
             owing: 0,
+            left: Vec::new(),
         })
     }
 
@@ -85,6 +89,7 @@ impl Session {
                 self.scheduler.tell(Subject::Blocked(direction), 0);
                 self.lanes.wake_any(&self.scheduler);
             }
+            self.stop_left();
             return None;
         };
         self.begin(stream);
@@ -168,24 +173,57 @@ impl Session {
             self.finish(now, stream);
         }
         self.scheduler.release(stream);
-        self.stop_unread(now, stream);
+        self.note_left(stream);
         self.forget(now, stream);
     }
 
     /// The application drops its handle of a stream's receiving side. The stream is stopped with
-    /// code 0 as soon as bytes are there that nobody reads, or the application has dropped the
-    /// sending side too. Until then, a peer that sends nothing more can end its direction as usual.
+    /// code 0 as soon as bytes are there that nobody reads, or this end needs the place of the
+    /// stream, whose other handle was dropped too. Until then, a peer that sends nothing more can
+    /// end its direction as usual.
     pub fn release_receiving(&mut self, now: Instant, stream: StreamNumber) {
         self.receiving.act(stream, ReceiveStream::release);
         self.stop_unread(now, stream);
+        self.note_left(stream);
         self.forget(now, stream);
     }
 
-    /// Stops a stream that nobody reads, and that has bytes or no handle at all.
+    /// Stops a stream without a handle that has bytes.
     pub(super) fn stop_unread(&mut self, now: Instant, stream: StreamNumber) {
-        let is_written = self.scheduler.streams().get(stream).is_some_and(|stream| !stream.is_released());
-        if self.receiving.get(stream).is_some_and(|stream| stream.is_unread(is_written)) {
+        if self.receiving.get(stream).is_some_and(ReceiveStream::is_unread) {
             self.stop(now, stream, 0);
+        }
+    }
+
+    /// Notes a stream of this end whose handles were both dropped, and of which the peer's end has
+    /// not come.
+    fn note_left(&mut self, stream: StreamNumber) {
+        let receiving = &self.receiving;
+        let is_left = |stream: &StreamNumber| receiving.get(*stream).is_some_and(ReceiveStream::is_left);
+        let is_written = self.scheduler.streams().get(stream).is_some_and(|stream| !stream.is_released());
+        let Some(many) = self.many.as_mut().filter(|many| stream.side() == many.numbers.side()) else { return };
+        if is_written || !is_left(&stream) {
+            return;
+        }
+        // Nearly all of the others have come to their end.
+        if many.left.len() >= FEW_LEFT && many.left.len().is_power_of_two() {
+            many.left.retain(is_left);
+        }
+        many.left.push(stream);
+        if many.numbers.available(stream.direction()) == 0 {
+            self.stop_left();
+        }
+    }
+
+    /// Stops the streams of this end without handles: their places are needed.
+    fn stop_left(&mut self) {
+        let Some(left) = self.many.as_mut().map(|many| std::mem::take(&mut many.left)) else { return };
+        for stream in left {
+            if self.receiving.get(stream).is_some_and(ReceiveStream::is_left) {
+                self.receiving.act(stream, ReceiveStream::stop);
+                self.scheduler.tell(Subject::Stop(stream), 0);
+                self.lanes.wake_any(&self.scheduler);
+            }
         }
     }
 
@@ -524,3 +562,7 @@ impl Session {
 /// A window whose last quarter was read within this time, or within four round trips, is worth
 /// doubling: the stream may have waited for credit.
 const SOON: Duration = Duration::from_millis(100);
+
+/// The number of streams without handles below which this end does not look for those that have
+/// come to their end.
+const FEW_LEFT: usize = 64;

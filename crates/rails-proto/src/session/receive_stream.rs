@@ -193,11 +193,14 @@ impl ReceiveStream {
         self.is_released = true;
     }
 
-    /// Whether the application has dropped its handle, and is to be told to the peer: bytes have
-    /// arrived that nobody reads, or the application, which does not write either, waits for no
-    /// end.
-    pub(super) fn is_unread(&self, is_written: bool) -> bool {
-        self.is_released && (self.bytes_held() > 0 || !is_written && !self.is_complete() && !self.is_discarded())
+    /// Whether bytes have arrived that nobody reads: the application has dropped its handle.
+    pub(super) fn is_unread(&self) -> bool {
+        self.is_released && self.bytes_held() > 0
+    }
+
+    /// Whether the application has dropped its handle, and nothing says yet how the stream ends.
+    pub(super) fn is_left(&self) -> bool {
+        self.is_released && !self.is_complete() && !self.is_discarded()
     }
 
     /// Whether nothing more comes of the stream, and the application has read all of it or reads no

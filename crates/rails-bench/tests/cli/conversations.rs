@@ -146,8 +146,8 @@ fn a_caller_that_stands_still_gives_way() {
     let (code, _, told) = finish_within(serving, &lines, PROMPT);
     assert!(code == 0 && told.contains("for 1 s, and it gave way to another"), "{told}");
     signal(still.id(), Signal::SIGCONT);
-    let (code, _, said) = finish_within(still, &said, PROMPT);
-    assert!(code == 1 && said.contains("nothing came for too long, and another waited"), "{said}");
+    // The server has left meanwhile, and its reset may have overtaken its words.
+    assert_eq!(finish_within(still, &said, PROMPT).0, 1);
 }
 
 #[test]

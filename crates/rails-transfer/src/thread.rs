@@ -2,9 +2,16 @@
 
 use crate::error::ThreadError;
 use std::{
-    pin::Pin,
-    task::{Context, Poll},
-    thread::Builder,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Release},
+        },
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Builder, Thread},
 };
 use tokio::{
     runtime::Handle,
@@ -63,12 +70,40 @@ impl Stopped {
 
     /// Blocks the thread until the future is ready; `None` if it is not and the thread is to end.
     pub(crate) fn wait<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
-        futures_executor::block_on(async {
+        block_on(async {
             tokio::select! {
                 biased;
                 done = future => Some(done),
                 _ = self.0.changed() => None,
             }
         })
+    }
+}
+
+/// Blocks the thread until the future is ready. The caller's runtime drives what it waits for.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let unpark = Arc::new(Unpark { thread: thread::current(), is_woken: AtomicBool::new(false) });
+    let (waker, mut future) = (Waker::from(unpark.clone()), pin!(future));
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return done;
+        }
+        // A thread may be unparked for no reason, or for that of others.
+        while !unpark.is_woken.swap(false, Acquire) {
+            thread::park();
+        }
+    }
+}
+
+/// Wakes a thread that waits for a future.
+struct Unpark {
+    thread: Thread,
+    is_woken: AtomicBool,
+}
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.is_woken.store(true, Release);
+        self.thread.unpark();
     }
 }

@@ -1,7 +1,6 @@
 //! The turn of a caller, which ends early if the caller stalls and another waits.
 
-use crate::endpoint::seconds;
-use anyhow::{Error, Result, ensure};
+use anyhow::Error;
 use rails_proto::countdown::Countdown;
 use std::{
     net::SocketAddr,
@@ -100,16 +99,6 @@ impl GaveWay {
     pub(crate) fn is_why(error: &Error) -> bool {
         error.chain().any(|cause| cause.is::<Self>())
     }
-}
-
-/// Reads the time for which a peer may stall.
-///
-/// # Errors
-/// The bounds, if it is beyond them.
-pub(crate) fn idle_timeout(text: &str) -> Result<Duration> {
-    let time = seconds(text)?;
-    ensure!(time >= Duration::from_millis(100), "it is from 0.1 to 86400, which is a day");
-    Ok(time)
 }
 
 #[cfg(test)]

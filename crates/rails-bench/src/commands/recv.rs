@@ -3,7 +3,7 @@
 use crate::{
     batch::{self, Way},
     conversation::{Guest, Host, Reply, Role, Terms},
-    endpoint::{Address, Endpoint, StreamArgs, addresses_of},
+    endpoint::{Address, Endpoint, StreamArgs, addresses_of, idle_timeout},
     exit::Exit,
     parting::{Parting, part},
     placement::RailsArgs,
@@ -13,7 +13,7 @@ use crate::{
     stop::Stop,
     thread::block_on,
     tls::ServerTls,
-    turn::{GaveWay, idle_timeout},
+    turn::GaveWay,
 };
 use anyhow::{Context, Result};
 use rails_transfer::ReceiveOptions;

@@ -3,7 +3,7 @@
 use super::{metrics::MetricsArgs, ping, probe};
 use crate::{
     conversation::{Carrier, Guest, Host, Request, Role, Terms},
-    endpoint::{Address, Endpoint, StreamArgs, addresses_of},
+    endpoint::{Address, Endpoint, StreamArgs, addresses_of, idle_timeout},
     exit::{Exit, explain_seldom},
     measure::{
         Received,
@@ -17,7 +17,7 @@ use crate::{
     stop::Stop,
     thread::block_on,
     tls::ServerTls,
-    turn::{GaveWay, idle_timeout},
+    turn::GaveWay,
 };
 use anyhow::{Result, bail};
 use rails_multirail::{LaneAddress, Scheme};

@@ -7,8 +7,8 @@ use crate::placement;
 use anyhow::Result;
 #[cfg(feature = "cli")]
 pub(crate) use network::{
-    Address, LaneArgs, Paired, Remotes, StreamArgs, StripingArgs, addresses_of, help_for_listener, say_listening,
-    seconds, socket, sockets,
+    Address, LaneArgs, Paired, Remotes, StreamArgs, StripingArgs, addresses_of, help_for_listener, idle_timeout,
+    say_listening, socket, sockets,
 };
 use rails_multirail::{RailPlan, RailRequest, Rails, StreamOptions};
 use rails_topo::Topology;

@@ -212,10 +212,20 @@ impl Endpoint {
 }
 
 /// A time in seconds that may be none.
-pub(crate) fn seconds(text: &str) -> Result<Duration> {
+fn seconds(text: &str) -> Result<Duration> {
     let seconds: f64 = text.parse()?;
     ensure!((0.0..=86_400.0).contains(&seconds), "it is from 0 to 86400, which is a day");
     Ok(Duration::from_secs_f64(seconds))
+}
+
+/// Reads the time for which a peer may stall.
+///
+/// # Errors
+/// The bounds, if it is beyond them.
+pub(crate) fn idle_timeout(text: &str) -> Result<Duration> {
+    let time = seconds(text)?;
+    ensure!(time >= Duration::from_millis(100), "it is from 0.1 to 86400, which is a day");
+    Ok(time)
 }
 
 /// A size that a window may have.

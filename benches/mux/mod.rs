@@ -60,7 +60,7 @@ impl Place {
         Self { rails, addresses, tasks }
     }
 
-    /// The same rails, with the application's tasks elsewhere.
+    /// This place's rails, with the application's tasks elsewhere.
     pub(crate) fn with_tasks(&self, tasks: &Handle) -> Self {
         Self { rails: self.rails.clone(), addresses: self.addresses.clone(), tasks: [tasks.clone(), tasks.clone()] }
     }

@@ -1,4 +1,4 @@
-//! `probe`: the capacity of a path, and the other end of it in `serve`.
+//! `probe` measures the capacity of a path, and `serve` answers it.
 
 use crate::{
     conversation::{Call, Door, Guest, Reply, Request, Token},

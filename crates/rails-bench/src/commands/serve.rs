@@ -1,4 +1,4 @@
-//! `serve`: the other end of measurements.
+//! `serve` answers `stream` and `probe`.
 
 use super::{metrics::MetricsArgs, ping, probe};
 use crate::{

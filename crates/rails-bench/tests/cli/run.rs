@@ -74,7 +74,7 @@ fn ignored_signals_stay_ignored_in_the_program() {
 }
 
 #[test]
-fn programs_that_cannot_be_started_have_the_codes_of_env() {
+fn exit_codes_of_programs_that_cannot_start() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "text").unwrap();
@@ -125,7 +125,7 @@ fn a_profile_has_the_flags_as_keys_and_flags_win() {
 }
 
 #[test]
-fn the_place_is_set_before_the_program_begins_and_read_back() {
+fn place_is_set_before_a_program_and_read_back() {
     let read = "grep -E '^(Cpus|Mems)_allowed_list' /proc/self/status; head -n 1 /proc/self/numa_maps || true";
     let output = rails_bench(["-v", "run", "--rails", "loopback:1", "--", "sh", "-c", read]).output().unwrap();
     let (out, said) = (stdout(&output), stderr(&output));

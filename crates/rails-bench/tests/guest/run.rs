@@ -11,7 +11,7 @@ use std::net::TcpListener;
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_a_program_has_the_place_and_the_interrupts_of_its_nic() {
+fn guest_place_and_interrupts_of_a_program() {
     guest::require();
     let cable = Cable::plug(1).expect("the cable is free");
     plant(&cable, &FAR_INTERRUPTS);

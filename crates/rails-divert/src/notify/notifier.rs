@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_interrupted_once_it_is_connected_succeeds() {
+    fn call_interrupted_after_it_connected() {
         let (mut child, notifier) = start();
         let Attempt { mut pending, socket, target } = notifier.next().expect("it is told").expect("it connects");
         let cookie = task::cookie(socket.as_fd()).expect("the kernel numbers sockets");

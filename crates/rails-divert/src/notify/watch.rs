@@ -99,8 +99,8 @@ impl Watch {
         }
     }
 
-    /// Whether the socket with this cookie is being diverted, or was when its task was interrupted.
-    /// It is forgotten.
+    /// Forgets the socket with this cookie. Returns whether the socket is being diverted, or was
+    /// when its task was interrupted.
     fn forget_interruptible(&self, cookie: u64) -> bool {
         let mut sockets = self.interruptible();
         let found = sockets.iter().position(|known| *known == cookie);

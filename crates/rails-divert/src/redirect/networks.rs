@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_families_do_not_hold_this_host_nor_each_other() {
+    fn whole_families_without_this_host_or_each_other() {
         let ipv6 = entries(&[(net("::/0"), ALL)]).unwrap();
         let ipv4 = entries(&[(net("0.0.0.0/0"), ALL)]).unwrap();
         for (destination, by_ipv6, by_ipv4) in [

@@ -10,7 +10,7 @@ use tokio::{io::AsyncWriteExt, time::timeout};
 
 #[tokio::test]
 #[ignore = "needs root, network namespaces and cgroup2"]
-async fn netns_thousand_connections_at_a_time_have_their_own_destinations() {
+async fn netns_destinations_of_a_thousand_connections() {
     let ground = Ground::new();
     let networks = [net("192.0.2.0/24"), net("2001:db8::/32")];
     let redirect = Redirect::install(&ground.cgroup.folder, &networks, &[]).unwrap();

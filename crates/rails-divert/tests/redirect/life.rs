@@ -13,7 +13,7 @@ use std::{
 
 #[test]
 #[ignore = "needs root, network namespaces and cgroup2"]
-fn netns_connections_are_plain_once_the_carrier_is_killed() {
+fn netns_plain_connections_after_a_killed_carrier() {
     let ground = Ground::new();
     let address = service("10.99.0.2:0");
     let mut carrier = ground.part("carrier").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -30,7 +30,7 @@ fn netns_connections_are_plain_once_the_carrier_is_killed() {
 
 #[test]
 #[ignore = "needs root, network namespaces and cgroup2"]
-fn netns_connections_are_plain_once_the_redirect_is_dropped() {
+fn netns_plain_connections_after_a_dropped_redirect() {
     let ground = Ground::new();
     let address = service("[fd00:99::2]:0");
     let redirect = ground.answered(&[net("fd00:99::/64")]);

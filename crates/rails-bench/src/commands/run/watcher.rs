@@ -1,4 +1,4 @@
-//! The program, watched from outside: what is read at each look, and what is done about it.
+//! Watches a program from outside: reads its threads and sockets, and puts its threads back.
 
 use super::{
     place::{Place, Surroundings, devices},

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-/// The NICs that the program is beside, and what is known of their traffic.
+/// The NICs beside the program, with their traffic as far as it is known.
 ///
 /// A NIC *carries* at a look if it had a tenth of the traffic since the former one, and if there
 /// was any worth following. A NIC that has carried for [`JOIN`] joins the set. NICs that were taken

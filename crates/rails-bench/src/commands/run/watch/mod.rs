@@ -1,4 +1,4 @@
-//! The decisions on a program that is watched: pure functions of what was seen, and when.
+//! Decides about a watched program from observations and their times, without I/O.
 //!
 //! [`Follow`] says which NICs the program is beside, [`Threads`] which threads go back to their
 //! CPUs, and [`Pace`] when to look next.

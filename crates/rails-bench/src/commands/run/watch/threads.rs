@@ -159,7 +159,7 @@ impl Known {
 /// How long a thread is away before it is put back: a program that binds a thread for a moment puts
 /// it back itself.
 const DWELL: Duration = Duration::from_secs(1);
-/// A thread that leaves more often knows what it does.
+/// A thread that leaves more often does so on purpose, and stays where it went.
 const MAX_TIMES_PUT_BACK: u32 = 3;
 
 #[cfg(test)]

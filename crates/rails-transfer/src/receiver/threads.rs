@@ -142,10 +142,7 @@ impl Control {
             FromSender::Seal { id, path, meta } => self.batch.on_seal(id, &path, meta),
             FromSender::Offer { id, path, size } => self.batch.on_offer(id, path, size),
             FromSender::Keep { id, meta } => self.batch.on_keep(id, meta),
-            FromSender::Start { id, offset, meta } => carrier.on_start(id, offset, meta),
-            FromSender::Finish { id, digest } => carrier.on_finish(id, digest),
-            FromSender::Abort { id, reason } => carrier.on_abort(id, &reason),
-            FromSender::Done => unreachable!("the end of the batch is the loop's"),
+            message => on_message(message, carrier),
         }
     }
 }

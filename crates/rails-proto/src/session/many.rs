@@ -219,8 +219,7 @@ impl Session {
     fn stop_left(&mut self) {
         let Some(left) = self.many.as_mut().map(|many| std::mem::take(&mut many.left)) else { return };
         for stream in left {
-            if self.receiving.get(stream).is_some_and(ReceiveStream::is_left) {
-                self.receiving.act(stream, ReceiveStream::stop);
+            if self.receiving.act(stream, ReceiveStream::stop) == Some(true) {
                 self.scheduler.tell(Subject::Stop(stream), 0);
                 self.lanes.wake_any(&self.scheduler);
             }

@@ -3,13 +3,14 @@
 
 use crate::{
     guarantee::{Guarantee, LackingGuarantee},
-    meta::MODE_BITS,
+    meta::{FOLDER_BITS, Modified},
     observe::Observer,
     reason::Reason,
 };
 use nix::{
     errno::Errno,
     fcntl::{FcntlArg, fcntl},
+    sys::{stat::futimens, time::TimeSpec},
 };
 use std::{
     fmt,
@@ -27,6 +28,7 @@ pub(crate) struct Calls {
     pub(crate) record_unlock: fn(&File) -> io::Result<()>,
     pub(crate) sync: fn(&File) -> io::Result<()>,
     pub(crate) set_mode: fn(&File, u32) -> io::Result<()>,
+    pub(crate) set_modified: fn(&File, Modified) -> io::Result<()>,
     pub(crate) access: fn(&File) -> io::Result<Access>,
 }
 
@@ -57,6 +59,10 @@ impl Calls {
         record_unlock: |file| set_record_lock(file, libc::F_UNLCK),
         sync: File::sync_all,
         set_mode: |file, mode| file.set_permissions(Permissions::from_mode(mode)),
+        set_modified: |file, modified| {
+            let modified = TimeSpec::new(modified.seconds, modified.nanos.into());
+            Ok(futimens(file, &TimeSpec::UTIME_OMIT, &modified)?)
+        },
         access: |file| {
             let metadata = file.metadata()?;
             Ok(Access { user: metadata.uid(), mode: metadata.mode() & 0o7777, names: metadata.nlink() })
@@ -125,12 +131,17 @@ impl Guarantees {
         if set.as_ref().is_err_and(|error| !refuses(error)) {
             return set.map_err(because(doing));
         }
-        let there = self.access(file)?.mode & MODE_BITS;
+        let there = self.access(file)?.mode & FOLDER_BITS;
         if there == mode {
             return Ok(());
         }
         let silent = || io::Error::new(io::ErrorKind::Unsupported, format!("it stays {there:03o}"));
         self.without(Guarantee::Mode, doing, set.err().unwrap_or_else(silent))
+    }
+
+    /// Gives a file or folder the time of its last change, to the precision of its file system.
+    pub(crate) fn set_modified(&self, file: &File, modified: Modified, doing: &'static str) -> Result<(), Reason> {
+        (self.calls.set_modified)(file, modified).or_else(|error| self.without(Guarantee::Times, doing, error))
     }
 
     /// Who may change the file.

@@ -27,6 +27,8 @@ pub enum Guarantee {
     Mode,
     /// A confirmed file survives a crash of the machine (fsync(2)).
     Sync,
+    /// Files and folders have the sender's times of modification.
+    Times,
 }
 
 impl fmt::Display for LackingGuarantee {
@@ -36,6 +38,7 @@ impl fmt::Display for LackingGuarantee {
             Guarantee::Owner => "this file system does not keep unfinished files private: others may change them",
             Guarantee::Mode => "this file system does not keep the sender's modes",
             Guarantee::Sync => "this file system cannot be told to write to disk: a crash may lose what arrived",
+            Guarantee::Times => "this file system does not keep the sender's times",
         };
         write!(f, "{words} ({})", self.cause)
     }

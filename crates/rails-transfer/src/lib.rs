@@ -69,17 +69,18 @@
 //! - Both peers hear of a file's failure, and it does not stop the others. `Ok` therefore means
 //!   only that the protocol came to its end; ask [`SendSummary::is_complete`] and
 //!   [`ReceiveSummary::is_complete`].
-//! - A file system or a sandbox may refuse to lock, to set modes, or to write to disk on demand.
-//!   The copy then goes on, and names each missing [`Guarantee`] once
+//! - A file system or a sandbox may refuse to lock, to set modes or times, or to write to disk on
+//!   demand. The copy then goes on, and names each missing [`Guarantee`] once
 //!   ([`ReceiveSummary::lacking`]); [`ReceiveOptions::strict`] fails the file instead.
 //! - Memory is bounded against any peer: a frame's length is checked before memory is taken for it,
 //!   at most 64 entries are open at a time, and no more streams than the receiver has threads for.
 //!   Only the sender's own list of files grows.
 //!
 //! # Limits
-//! Times, owners, extended attributes, access lists, hard links (each name becomes a file of its
-//! own) and holes (they are sent as zeros) are not kept. Set-user-id, set-group-id and sticky bits
-//! are dropped: a mode is nine bits. The streams, not this crate, encrypt and authenticate. A file
+//! A copy keeps the time of the last change and the mode: nine bits, and a folder's sticky bit.
+//! Times of access, owners, set-user-id and set-group-id bits, extended attributes, access lists,
+//! hard links (each name becomes a file of its own) and holes (they are sent as zeros) are not
+//! kept. The streams, not this crate, encrypt and authenticate. A file
 //! that grows past RLIMIT_FSIZE fails by its name in a process that handles or ignores SIGXFSZ; the
 //! kernel ends any other. Linux only.
 //!

@@ -11,14 +11,40 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
 pub(crate) struct Meta {
-    /// Nine permission bits. Without them a file or folder stays as private as it was made.
+    /// Nine permission bits, and a folder's sticky bit. Without them a file or folder stays as
+    /// private as it was made.
     pub(crate) mode: Option<u32>,
+    /// The time of the last change of the bytes, or of a folder's names. Without it a file or
+    /// folder has the time of its arrival.
+    pub(crate) modified: Option<Modified>,
+}
+
+/// Seconds since 1970, negative before, and nanoseconds behind those: `st_mtim` of stat(2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Modified {
+    pub(crate) seconds: i64,
+    /// Below 1 000 000 000.
+    pub(crate) nanos: u32,
 }
 
 impl Meta {
-    /// A record of a mode, of which nine bits are kept.
+    /// A record of a mode as stat(2) gives it, with the kind of the entry, and a time.
+    pub(crate) fn of(mode: u32, modified: Modified) -> Self {
+        let kept = if mode & libc::S_IFMT == libc::S_IFDIR { FOLDER_BITS } else { MODE_BITS };
+        Self { mode: Some(mode & kept), modified: Some(modified) }
+    }
+
+    /// A record of a mode alone, of which nine bits are kept.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn of_mode(mode: u32) -> Self {
-        Self { mode: Some(mode & MODE_BITS) }
+        Self { mode: Some(mode & MODE_BITS), modified: None }
+    }
+}
+
+impl Modified {
+    /// A time as the kernel gives it.
+    pub(crate) fn new(seconds: i64, nanos: i64) -> Self {
+        Self { seconds, nanos: u32::try_from(nanos).unwrap_or_default() }
     }
 }
 
@@ -27,6 +53,9 @@ impl From<Meta> for Vec<u8> {
         let mut bytes = Vec::new();
         if let Some(mode) = meta.mode {
             bytes = append(bytes, MODE, &mode);
+        }
+        if let Some(modified) = meta.modified {
+            bytes = append(bytes, MODIFIED, &modified);
         }
         bytes
     }
@@ -42,8 +71,16 @@ impl TryFrom<Vec<u8>> for Meta {
             if last.is_some_and(|last| last >= tag) {
                 return Err(postcard::Error::DeserializeBadEncoding);
             }
-            if tag == MODE {
-                meta.mode = Some(codec::decode::<u32>(value)? & MODE_BITS);
+            match tag {
+                MODE => meta.mode = Some(codec::decode::<u32>(value)? & FOLDER_BITS),
+                MODIFIED => {
+                    let modified: Modified = codec::decode(value)?;
+                    if modified.nanos >= NANOS_PER_SECOND {
+                        return Err(postcard::Error::DeserializeBadEncoding);
+                    }
+                    meta.modified = Some(modified);
+                }
+                _ => {}
             }
             (last, rest) = (Some(tag), behind);
         }
@@ -56,12 +93,19 @@ fn append(onto: Vec<u8>, tag: u32, value: &impl Serialize) -> Vec<u8> {
     codec::encode(&(tag, value), onto)
 }
 
-/// Read, write and execute for owner, group and others; the set-id and sticky bits are not carried
-/// to another machine, where the owner is another one.
+/// Read, write and execute for owner, group and others; the set-id bits are not carried to another
+/// machine, where the owner is another one.
 pub(crate) const MODE_BITS: u32 = 0o777;
+
+/// A folder's bits: in a sticky one only the owner of a name removes it (`/tmp`). To files the bit
+/// means nothing.
+pub(crate) const FOLDER_BITS: u32 = MODE_BITS | 0o1000;
 
 /// The tag of the mode, a `u32`.
 const MODE: u32 = 0;
+/// The tag of the time of the last change: an `i64`, and a `u32` below a thousand million.
+const MODIFIED: u32 = 1;
+const NANOS_PER_SECOND: u32 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -76,14 +120,21 @@ mod tests {
     fn a_record_has_the_bytes_that_the_document_shows() {
         assert_eq!(Vec::from(Meta::of_mode(0o100_644)), [0, 2, 0xa4, 0x03]);
         assert_eq!(read(&[0, 2, 0xa4, 0x03]), Ok(Meta::of_mode(0o644)));
-        assert_eq!(read(&[]), Ok(Meta { mode: None }));
+        assert_eq!(read(&[]), Ok(Meta::default()));
+        let modified = Some(Modified { seconds: -1, nanos: 5 });
+        assert_eq!(read(&[1, 2, 1, 5]), Ok(Meta { mode: None, modified }));
+        assert_eq!(Vec::from(Meta { mode: None, modified }), [1, 2, 1, 5]);
     }
 
     #[test]
     fn unknown_fields_are_skipped_and_disorder_is_refused() {
         assert_eq!(read(&[0, 1, 7, 9, 3, 1, 2, 3]), Ok(Meta::of_mode(7)));
         assert_eq!(read(&[9, 0]), Ok(Meta::default()));
-        for bad in [&[0, 1, 7, 0, 1, 7][..], &[9, 0, 0, 1, 7], &[0, 2, 7], &[0, 0], &[0, 2, 7, 7], &[0]] {
+        for bad in [&[0, 1, 7, 0, 1, 7][..], &[9, 0, 0, 1, 7], &[0, 2, 7], &[0, 0], &[0, 2, 7, 7], &[0]]
+            .into_iter()
+            // A thousand million nanoseconds are a second.
+            .chain([&[1, 6, 1, 0x80, 0x94, 0xeb, 0xdc, 0x03][..]])
+        {
             assert!(read(bad).is_err(), "{bad:?}");
         }
     }

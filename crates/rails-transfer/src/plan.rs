@@ -3,14 +3,14 @@
 use crate::{
     error::SendError,
     message::Totals,
-    meta::Meta,
+    meta::{Meta, Modified},
     path::{PathError, RelPath},
     reason::Reason,
     summary::Skipped,
 };
 use cap_std::{
     ambient_authority,
-    fs::{Dir, MetadataExt, OpenOptions, OpenOptionsExt},
+    fs::{Dir, Metadata, MetadataExt, OpenOptions, OpenOptionsExt},
 };
 use std::{
     collections::BTreeMap,
@@ -109,7 +109,7 @@ impl Plan {
         let root = Arc::new(Dir::open_ambient_dir(source, ambient_authority()).map_err(failed)?);
         if let Some(base) = base {
             self.claim(base, source)?;
-            self.add_folder(base.clone(), root.dir_metadata().map_err(failed)?.mode());
+            self.add_folder(base.clone(), &root.dir_metadata().map_err(failed)?);
         }
         // The remaining paths, relative to the root, the next one last.
         let mut left = list(&root, Path::new("")).map_err(failed)?;
@@ -146,7 +146,7 @@ impl Plan {
                 self.add_file(path, metadata.len(), Place::Below(root.clone(), inside));
                 continue;
             }
-            self.add_folder(path, metadata.mode());
+            self.add_folder(path, &metadata);
             match list(&root, &inside) {
                 Ok(listed) => left.extend(listed),
                 Err(error) => self.unreadable("list", &at, error),
@@ -155,9 +155,10 @@ impl Plan {
         Ok(())
     }
 
-    fn add_folder(&mut self, path: RelPath, mode: u32) {
+    fn add_folder(&mut self, path: RelPath, metadata: &Metadata) {
+        let meta = Meta::of(metadata.mode(), Modified::new(metadata.mtime(), metadata.mtime_nsec()));
         self.totals.folders += 1;
-        self.entries.push(Entry { path, kind: EntryKind::Folder { meta: Meta::of_mode(mode) } });
+        self.entries.push(Entry { path, kind: EntryKind::Folder { meta } });
     }
 
     fn add_file(&mut self, path: RelPath, size: u64, source: Place) {

@@ -3,7 +3,7 @@
 use crate::{
     frame::Block,
     message::{Digest, Held},
-    meta::Meta,
+    meta::{Meta, Modified},
     path::RelPath,
     plan::Place,
     proto::{Choice, choose, prefix_to_check},
@@ -281,7 +281,8 @@ fn open<G>(job: &Job) -> Result<(File, Stamp, Meta), Stop<G>> {
         let text = format_args!("sender: the file had {then} bytes when it was listed and has {now} now");
         return Err(Stop::Changed(Reason::new(text)));
     }
-    Ok((file, Stamp::of(&metadata), Meta::of_mode(metadata.mode())))
+    let modified = Modified::new(metadata.mtime(), metadata.mtime_nsec());
+    Ok((file, Stamp::of(&metadata), Meta::of(metadata.mode(), modified)))
 }
 
 /// Checks that the bytes that were read since the file was opened are those of the file that has

@@ -7,7 +7,7 @@
 use crate::{
     calls::{Access, BUSY, Guarantees, because, refuses},
     message::{Digest, Held, Prefix},
-    meta::{MODE_BITS, Meta},
+    meta::{FOLDER_BITS, MODE_BITS, Meta, Modified},
     path::RelPath,
     reason::Reason,
 };
@@ -77,12 +77,15 @@ impl Store {
         }
     }
 
-    /// Puts a folder's names on disk and gives it its mode.
+    /// Puts a folder's names on disk and gives it its mode and its time.
     pub(crate) fn seal_folder(&self, path: &RelPath, meta: Meta) -> Result<(), Reason> {
         let dir = self.root.open_dir(path.as_path()).map_err(because("open the folder"))?;
         let handle = inside(&dir, || dir.open(".")).map_err(because("open the folder"))?.into_std();
         if let Some(mode) = meta.mode {
             self.guarantees.set_mode(&handle, mode, "set the folder's mode")?;
+        }
+        if let Some(modified) = meta.modified {
+            self.guarantees.set_modified(&handle, modified, "set the folder's time")?;
         }
         self.guarantees.sync(&handle, "put the folder on disk")
     }
@@ -167,25 +170,38 @@ impl Incoming {
             self.discard();
             return Err(because("rename the part file to its final name")(error));
         }
-        // The mode comes after the name: a crash between the two leaves a complete file that is too
+        // The properties come after the name: a crash between the two leaves a complete file that is too
         // private, which the next run repairs (see `keep`). The other order could leave a part that
         // no run may write to.
         let part = self.part.take().expect("a file is finished after it is started");
-        let Some(mode) = self.meta.mode else { return Ok(()) };
-        guarantees.set_mode(&part.file, mode, "set the file's mode")?;
-        guarantees.sync(&part.file, "put the file's mode on disk")
+        if self.meta == Meta::default() {
+            return Ok(());
+        }
+        if let Some(mode) = self.meta.mode {
+            guarantees.set_mode(&part.file, mode & MODE_BITS, "set the file's mode")?;
+        }
+        if let Some(modified) = self.meta.modified {
+            guarantees.set_modified(&part.file, modified, "set the file's time")?;
+        }
+        guarantees.sync(&part.file, "put the file's properties on disk")
     }
 
-    /// Keeps the existing file, gives it the sender's mode, and removes an old part.
+    /// Keeps the existing file, gives it the sender's mode and time, and removes an old part.
     pub(crate) fn keep(mut self, meta: Meta, guarantees: &Guarantees) -> Result<(), Reason> {
         if self.part.is_some() {
             self.discard();
         }
         let whole = self.whole.as_ref().expect("a file is kept after it was compared");
-        if let Some(mode) = meta.mode
-            && guarantees.access(whole)?.mode & MODE_BITS != mode
+        if let Some(mode) = meta.mode.map(|mode| mode & MODE_BITS)
+            && guarantees.access(whole)?.mode & FOLDER_BITS != mode
         {
             guarantees.set_mode(whole, mode, "set the mode of the file that is there")?;
+        }
+        if let Some(modified) = meta.modified {
+            let there = whole.metadata().map_err(because("inspect the file that is there"))?;
+            if Modified::new(there.mtime(), there.mtime_nsec()) != modified {
+                guarantees.set_modified(whole, modified, "set the time of the file that is there")?;
+            }
         }
         // The bytes may be in memory only, if an earlier run was interrupted before it had synced
         // them to disk.

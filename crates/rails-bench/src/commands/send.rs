@@ -31,6 +31,10 @@ Examples:
   rails-bench send big.iso --to storage --from eth0,eth1@8-11 --secret-file secret
   rails-bench send big.iso --to storage --from auto --explain --secret-file secret
 
+A copy keeps bytes, names, times of modification, and permissions (a folder's sticky bit among them). It keeps no owners, \
+set-user-id and set-group-id bits, hard links, extended attributes, access lists and holes; symbolic links and special \
+files are left out, and named.
+
 Up to four files are sent at a time. What arrives is verified end to end. A transfer that is cut goes on where it was when it is started again. The bytes are \
 encrypted with --encrypt or by TLS, and not otherwise.")]
 pub(crate) struct Args {

@@ -267,6 +267,12 @@ fn files_arrive_where_modes_cannot_be_set() {
 }
 
 #[test]
+fn files_arrive_where_times_cannot_be_set() {
+    let without_times = Sandbox::new().deny(Errno::EPERM, &["utimensat"]);
+    arrives_without(&without_times, Some("does not keep the sender's times"), "cannot set the file's time");
+}
+
+#[test]
 fn files_arrive_where_nothing_is_put_on_disk() {
     let without_syncs = Sandbox::new().deny(Errno::EINVAL, &["fsync", "fdatasync"]);
     arrives_without(&without_syncs, Some("a crash may lose what arrived"), "cannot put the file on disk");

@@ -27,6 +27,10 @@ fn path(name: &str) -> RelPath {
     RelPath::parse(name).unwrap()
 }
 
+fn meta(mode: u32) -> Meta {
+    Meta::of(mode, Modified::new(1_000_000_000, 0))
+}
+
 /// Stores two files in a folder, keeps one of them, and seals the folder; gives what was lacking.
 fn store_some(into: &TempDir, calls: Calls, strict: bool) -> Result<Vec<Guarantee>, Reason> {
     let log = Arc::new(LackingLog::default());
@@ -35,15 +39,15 @@ fn store_some(into: &TempDir, calls: Calls, strict: bool) -> Result<Vec<Guarante
     store.make_folder(&path("d"))?;
     for (name, bytes) in [("d/a", b"a"), ("d/b", b"b")] {
         let (mut file, _) = store.look(&path(name), 1, &|| true)?;
-        file.start(0, Meta::of_mode(0o640), &store.guarantees)?;
+        file.start(0, meta(0o640), &store.guarantees)?;
         file.write(bytes)?;
         file.finish(blake3::hash(bytes).into(), &store.guarantees)?;
         assert_eq!(fs::read(into.path().join(name)).unwrap(), bytes);
     }
     let (kept, held) = store.look(&path("d/b"), 1, &|| true)?;
     assert_eq!(held.whole, Some(blake3::hash(b"b").into()));
-    kept.keep(Meta::of_mode(0o600), &store.guarantees)?;
-    store.seal_folder(&path("d"), Meta::of_mode(0o750))?;
+    kept.keep(meta(0o600), &store.guarantees)?;
+    store.seal_folder(&path("d"), meta(0o750))?;
     store.sync()?;
     let lacking = store.guarantees.lacking();
     assert_eq!(*log.0.lock().unwrap(), lacking, "each is reported once, when it is found");
@@ -112,6 +116,14 @@ fn refused_modes_are_told_unless_they_fit() {
     assert!(refused_strictly(silent).contains("set the file's mode: it stays 600"));
     let fitting = Calls { set_mode: set_and_refuse, ..Calls::KERNEL };
     assert_eq!(stored(fitting), []);
+}
+
+#[test]
+fn refused_times_are_told() {
+    for calls in refusing!(set_modified, |_, _|) {
+        assert_eq!(stored(calls), [Guarantee::Times]);
+        assert!(refused_strictly(calls).contains("set the file's time"));
+    }
 }
 
 /// As a file system that denies the change of a mode which is there already.

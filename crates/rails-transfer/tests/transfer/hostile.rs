@@ -17,9 +17,9 @@ use std::{
 use tempfile::tempdir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-const GREETING: &[u8] = b"RAILS-FT\x02\x00S\0";
+const GREETING: &[u8] = b"RAILS-FT\x03\x00S\0";
 /// The greeting of a sender that opens up to 64 further streams.
-const GREETING_OF_STREAMS: &[u8] = b"RAILS-FT\x02\x00S\x40";
+const GREETING_OF_STREAMS: &[u8] = b"RAILS-FT\x03\x00S\x40";
 
 /// Plays bytes to a receiver, reading and forgetting its answers, and then closes.
 fn play(script: &[u8], into: &Path) -> Result<ReceiveSummary, ReceiveError> {
@@ -412,7 +412,7 @@ impl Peer {
         self.control.write_all(&[GREETING_OF_STREAMS, &totals].concat()).await.unwrap();
         let mut greeting = [0; 12];
         self.control.read_exact(&mut greeting).await.unwrap();
-        assert_eq!(&greeting, b"RAILS-FT\x02\x00R\x02");
+        assert_eq!(&greeting, b"RAILS-FT\x03\x00R\x02");
     }
 
     /// Offers a file of 5 bytes, and waits for the answer.
@@ -615,7 +615,7 @@ fn a_file_that_fails_at_both_ends_fails_once() {
     let (a, mut peer) = duplex(1 << 16);
     let plays = async {
         let held = frame(0, &[1, 0, 0, 0]);
-        peer.write_all(&[&b"RAILS-FT\x02\x00R\0"[..], &held].concat()).await.unwrap();
+        peer.write_all(&[&b"RAILS-FT\x03\x00R\0"[..], &held].concat()).await.unwrap();
         peer.read_exact(&mut [0; 12]).await.unwrap();
         // When the file's end comes, and that of the batch: it failed here too, and the last word.
         for (end, answer) in [(ABORT, &[2, 0, 4, 1, b'x'][..]), (DONE, &[3])] {

@@ -3,7 +3,12 @@
 use super::support::{Node, Notes, Tree, bytes, harvest, in_a_process, plant, transfer, transfer_cut, watched};
 use proptest::prelude::*;
 use rails_transfer::How;
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    time::{Duration, UNIX_EPOCH},
+};
 use tempfile::tempdir;
 
 /// Trees of up to two levels with odd names; every entry's parent is in the tree.
@@ -139,6 +144,44 @@ fn a_file_that_is_there_gets_the_new_mode() {
     let (sent, _) = transfer(&[source], into.path(), 64);
     assert_eq!(sent.unwrap().files[0].how, How::AlreadyThere);
     assert_eq!(harvest(into.path()), Tree::from([(b"f".to_vec(), Node::File(0o700, b"same".to_vec()))]));
+}
+
+/// Times that a file may have: before 1970, to the nanosecond, and in the future.
+#[test]
+fn times_and_a_sticky_folder_arrive() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    let folder = from.path().join("d");
+    fs::create_dir_all(folder.join("drop-box")).unwrap();
+    let time = |seconds: i64, nanos| match u64::try_from(seconds) {
+        Ok(seconds) => UNIX_EPOCH + Duration::new(seconds, nanos),
+        Err(_) => UNIX_EPOCH - Duration::from_secs(seconds.unsigned_abs()) + Duration::from_nanos(nanos.into()),
+    };
+    let times = [
+        ("d/old", time(-86_400, 1)),
+        ("d/recent", time(1_700_000_000, 123_456_789)),
+        ("d/later", time(4_000_000_000, 999_999_999)),
+        ("d/drop-box", time(1_000_000_000, 5)),
+        ("d", time(1_100_000_000, 7)),
+    ];
+    for (name, _) in &times[..3] {
+        fs::write(from.path().join(name), name).unwrap();
+    }
+    fs::set_permissions(folder.join("drop-box"), fs::Permissions::from_mode(0o1777)).unwrap();
+    for (name, time) in times {
+        fs::File::open(from.path().join(name)).unwrap().set_modified(time).unwrap();
+    }
+    // The second run finds the files, whose times were lost, and mends them.
+    for how in [How::Sent { resumed_at: 0 }, How::AlreadyThere] {
+        let (sent, received) = transfer(std::slice::from_ref(&folder), into.path(), 4096);
+        assert!(sent.unwrap().files.iter().all(|file| file.how == how));
+        assert!(received.unwrap().lacking.is_empty());
+        for (name, time) in times {
+            let arrived = into.path().join(name);
+            assert_eq!(fs::metadata(&arrived).unwrap().modified().unwrap(), time, "{name}");
+            fs::File::open(arrived).unwrap().set_modified(UNIX_EPOCH).unwrap();
+        }
+        assert_eq!(fs::metadata(into.path().join("d/drop-box")).unwrap().permissions().mode() & 0o7777, 0o1777);
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::{
     turn::Waits,
 };
 use rails_topo::DataSize;
-use rails_transfer::{LackingGuarantee, Observer, Outcome, Reason, RelPath, Totals};
+use rails_transfer::{LackingGuarantee, Observer, Outcome, Printable, Reason, RelPath, Totals};
 use std::{
     collections::BTreeMap,
     io::IsTerminal,
@@ -143,7 +143,7 @@ impl Observer for Progress {
     }
 
     fn skipped(&self, source: &Path, reason: &Reason) {
-        print::note(format_args!("left out  {}: {reason}", source.display()));
+        print::note(format_args!("left out  {}: {reason}", Printable(source)));
     }
 
     fn unreadable(&self, reason: &Reason) {

@@ -20,6 +20,8 @@ pub enum Exit {
     Done,
     /// Something failed, and was reported: 1.
     Failed,
+    /// The command succeeded, but for what it left out and named: 3.
+    LeftOut,
     /// A signal ended the command.
     Signal(Signal),
     /// A program that the command ran ended with this code.
@@ -59,6 +61,7 @@ impl From<Exit> for ExitCode {
         match ending {
             Exit::Done => Self::SUCCESS,
             Exit::Failed => Self::FAILURE,
+            Exit::LeftOut => Self::from(LEFT_OUT),
             Exit::Signal(signal) => Self::from(signal.code()),
             Exit::Command(code) => Self::from(code),
             Exit::CommandSignal(number) => {
@@ -224,6 +227,8 @@ pub const PORTS_TAKEN: &str = "every local port may be taken: `ss -tan` lists th
 /// The errors that were explained.
 static EXPLAINED: Repeated = Repeated::new();
 
+/// The exit code of a command that left something out.
+const LEFT_OUT: u8 = 3;
 /// The exit code of a wrong command line, as clap's.
 const USAGE: u8 = 2;
 

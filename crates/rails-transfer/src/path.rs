@@ -83,15 +83,32 @@ impl RelPath {
     }
 }
 
-/// A text that is safe to print: control characters are escaped, and bytes that are not UTF-8 are
-/// replaced.
+/// As [`Printable`].
 impl fmt::Display for RelPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for part in String::from_utf8_lossy(&self.0).chars() {
-            if part.is_control() { write!(f, "{}", part.escape_default())? } else { write!(f, "{part}")? }
+        Printable(self.as_path()).fmt(f)
+    }
+}
+
+/// A path as a text that is safe to print: characters that steer a terminal or turn the text around
+/// them are escaped, and bytes that are not UTF-8 are replaced.
+#[derive(Debug, Clone, Copy)]
+pub struct Printable<'a>(pub &'a Path);
+
+impl fmt::Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in self.0.to_string_lossy().chars() {
+            if steers(part) { write!(f, "{}", part.escape_default())? } else { write!(f, "{part}")? }
         }
         Ok(())
     }
+}
+
+/// Whether a character is a control character, ends a line, or sets the direction of the text
+/// behind it (Unicode's `Bidi_Control`).
+pub(crate) fn steers(part: char) -> bool {
+    part.is_control()
+        || matches!(part, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 impl fmt::Debug for RelPath {
@@ -218,6 +235,7 @@ mod tests {
     #[test]
     fn printing_a_path_cannot_drive_a_terminal() {
         assert_eq!(RelPath::parse("a\x1b[2Jb\n\u{9b}").unwrap().to_string(), "a\\u{1b}[2Jb\\n\\u{9b}");
+        assert_eq!(RelPath::parse("a\u{202e}gpj.\u{e9}").unwrap().to_string(), "a\\u{202e}gpj.\u{e9}");
     }
 
     proptest! {

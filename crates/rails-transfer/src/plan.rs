@@ -82,23 +82,45 @@ pub(crate) enum Place {
 pub(crate) fn plan(sources: &[PathBuf]) -> Result<Plan, SendError> {
     let mut plan = Plan::default();
     for source in sources {
-        let metadata =
-            fs::metadata(source).map_err(|error| SendError::Source { path: source.clone(), source: error })?;
-        let name = own_name(source);
-        let path = name
-            .map(|name| RelPath::parse(name.as_bytes()))
-            .transpose()
-            .map_err(|error| SendError::Name { path: source.clone(), source: error })?;
-        match path {
-            Some(path) if metadata.is_file() => {
+        match inspect(source)? {
+            (Some(path), metadata) if metadata.is_file() => {
                 plan.claim(&path, source)?;
                 plan.add_file(path, metadata.len(), Place::Named(source.clone()));
             }
-            path if metadata.is_dir() => plan.walk(source, path.as_ref())?,
-            _ => return Err(SendError::Special { path: source.clone() }),
+            (path, _) => plan.walk(source, path.as_ref())?,
         }
     }
     Ok(plan)
+}
+
+/// Checks sources before there is a receiver: each is there, is a file or a folder, and arrives
+/// under a name of its own. Folders are not listed.
+///
+/// # Errors
+/// As [`send`](crate::send) would fail.
+pub fn check(sources: &[PathBuf]) -> Result<(), SendError> {
+    let mut plan = Plan::default();
+    for source in sources {
+        if let (Some(path), _) = inspect(source)? {
+            plan.claim(&path, source)?;
+        }
+    }
+    Ok(())
+}
+
+/// The name under which a source arrives, if it has one, and its metadata: of a file or a folder.
+fn inspect(source: &Path) -> Result<(Option<RelPath>, fs::Metadata), SendError> {
+    let metadata =
+        fs::metadata(source).map_err(|error| SendError::Source { path: source.to_owned(), source: error })?;
+    let path = own_name(source)
+        .map(|name| RelPath::parse(name.as_bytes()))
+        .transpose()
+        .map_err(|error| SendError::Name { path: source.to_owned(), source: error })?;
+    if metadata.is_dir() || metadata.is_file() && path.is_some() {
+        Ok((path, metadata))
+    } else {
+        Err(SendError::Special { path: source.to_owned() })
+    }
 }
 
 impl Plan {
@@ -254,6 +276,9 @@ mod tests {
         let (x, y) = (root.path().join("x/same"), root.path().join("y/same"));
         assert!(matches!(plan(&[x.clone(), y]), Err(SendError::Clash { name, .. }) if name == "same"));
         assert!(matches!(plan(&[x.clone(), x.clone()]), Err(SendError::Clash { .. })));
+        let same = root.path().join("y/../x/same");
+        assert!(matches!(check(&[x.clone(), same]), Err(SendError::Clash { .. })));
+        assert!(check(&[x.clone(), root.path().join("x/."), root.path().join("y")]).is_ok());
         assert!(matches!(plan(&[x, root.path().join("y/.")]), Err(SendError::Clash { .. })));
     }
 

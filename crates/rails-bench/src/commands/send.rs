@@ -33,7 +33,7 @@ Examples:
 
 A copy keeps bytes, names, times of modification, and permissions (a folder's sticky bit among them). It keeps no owners, \
 set-user-id and set-group-id bits, hard links, extended attributes, access lists and holes; symbolic links and special \
-files are left out, and named.
+files are left out, named, and make exit code 3 (0 with --allow-skipped); a failed file makes exit code 1.
 
 Up to four files are sent at a time. What arrives is verified end to end. A transfer that is cut goes on where it was when it is started again. The bytes are \
 encrypted with --encrypt or by TLS, and not otherwise.")]
@@ -51,6 +51,10 @@ pub(crate) struct Args {
     /// Say which lanes are paired and why, and which did not connect
     #[arg(long)]
     explain: bool,
+    /// End with exit code 0 where symbolic links, special files or reserved names were left out,
+    /// and not with 3
+    #[arg(long)]
+    allow_skipped: bool,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
@@ -70,9 +74,7 @@ async fn send(args: Args, details: bool) -> Result<Exit> {
     let mut stop = Stop::on_signals()?;
     let options = args.stream.options()?;
     // The transfer opens the files again; the check finds a typing error without a receiver.
-    for file in &args.files {
-        std::fs::metadata(file).with_context(|| format!("cannot send {}", file.display()))?;
-    }
+    rails_transfer::check(&args.files).context("nothing was sent")?;
     let remotes = Remotes::of("--to", &args.to).await?.limited("--to", args.striping.max_addresses());
     let end = Endpoint::calling(&remotes, args.from.as_ref(), &args.placement, options)?.striping(&args.striping)?;
     let (call, paired) = end.call(&remotes, &Request::Files, &mut stop).await?;
@@ -87,7 +89,12 @@ async fn send(args: Args, details: bool) -> Result<Exit> {
     match &batch.summary {
         Ok(summary) => {
             let complete = report::sent(&batch, summary, details)?;
-            Ok(if complete { Exit::Done } else { Exit::Failed })
+            let left_out = !summary.skipped.is_empty() && !args.allow_skipped;
+            Ok(match (complete, left_out) {
+                (false, _) => Exit::Failed,
+                (true, true) => Exit::LeftOut,
+                (true, false) => Exit::Done,
+            })
         }
         Err(signal) => {
             let unfinished = progress.unfinished();

@@ -156,7 +156,13 @@ fn sender_without_a_peer_names_the_flag() {
         run(["send", "Cargo.toml", "--insecure", "--to", to].into_iter().chain(more.iter().copied()))
     };
     check(&send(&[], &free), 1, &[&format!("error: --to {free}: "), "help: start `rails-bench recv`", "anyone who"]);
-    refused(["send", "/no/such", "--insecure", "--to", &free], 1, &["error: cannot send /no/such: "]);
+    refused(
+        ["send", "/no/such", "--insecure", "--to", &free],
+        1,
+        &["error: nothing was sent: cannot read the source /no/such: "],
+    );
+    let twice = ["send", "Cargo.toml", "./Cargo.toml", "--insecure", "--to", &free];
+    refused(twice, 1, &["Cargo.toml and ./Cargo.toml would both arrive as Cargo.toml"]);
     check(&send(&[], "255.255.255.255"), 1, &["error: --to", "255.255.255.255:7575", "no route", "ip route get"]);
     check(&send(&["--from", "nosuch0"], &free), 1, &["error: --from: ", "`nosuch0`"]);
     check(&send(&["--congestion", "nosuch"], &free), 1, &["error: --congestion nosuch: ", "help: this kernel has"]);

@@ -267,6 +267,25 @@ fn files_arrive_where_modes_cannot_be_set() {
 }
 
 #[test]
+fn entries_that_are_left_out_are_named_and_have_an_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, inbox) = (folder.path().join("below"), folder.path().join("inbox"));
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("file"), "1").unwrap();
+    std::os::unix::fs::symlink("file", source.join("txt.\u{202e}knil")).unwrap();
+    let receiver = Receiver::start(&inbox, ["--insecure"]);
+    for (allowed, code) in [(&[][..], 3), (&["--allow-skipped"], 0)] {
+        let send = ["send", "--insecure", text(&source), "--to", &receiver.addresses];
+        let sent = run(send.iter().chain(allowed).copied());
+        let said = stderr(&sent);
+        assert_eq!(sent.status.code(), Some(code), "{said}");
+        assert!(said.contains("txt.\\u{202e}knil: a symbolic link"), "{said}");
+        assert!(stdout(&sent).contains("1 left out, 0 failed"), "{}", stdout(&sent));
+    }
+    receiver.kill();
+}
+
+#[test]
 fn files_arrive_where_times_cannot_be_set() {
     let without_times = Sandbox::new().deny(Errno::EPERM, &["utimensat"]);
     arrives_without(&without_times, Some("does not keep the sender's times"), "cannot set the file's time");

@@ -24,7 +24,10 @@ use crate::{
 };
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{self, Path, PathBuf},
+    process::ExitCode,
+};
 
 /// Install missing packages, then build and run this checkout
 ///
@@ -104,6 +107,14 @@ enum Command {
     /// A file may name the items of the modules that hold it; re-exports and tests do not count.
     /// The exit code is 1 if there is a circle.
     Circles,
+    /// Write the man pages of `rails-bench`, and its completions for bash, zsh and fish
+    ///
+    /// They lie as below /usr/share, and are of the commands that its default features bring.
+    PackageFiles {
+        /// The folder to write them below
+        #[arg(value_name = "DIR", default_value = "target/package-files")]
+        folder: PathBuf,
+    },
     /// Build the Python package, and run its tests
     ///
     /// Needs Python 3.10 or newer, and PyPI or a mirror for pip. The environment of its own lies in
@@ -146,6 +157,7 @@ fn run(command: Command) -> Result<Exit> {
         },
         Command::Fuzz { targets, seconds, jobs, replay: None } => fuzz::fuzz(&targets, seconds, jobs),
         Command::Circles => circles::circles(),
+        Command::PackageFiles { folder } => package_files(&folder),
         Command::Python { args } => python::python(&args),
         Command::Soak { args } => as_root("soak", "soak", args),
         Command::Bench { args } => as_root("bench", "compare", args),
@@ -155,6 +167,21 @@ fn run(command: Command) -> Result<Exit> {
 const DEMO: &str = "\
 `cargo xtask demo` moves a file over this machine's loopback rails (no root needed, and no package). Its arguments are
 those of `rails-bench demo`, and take some more crates to build. `cargo xtask demo lambdaram` reads far arrays.";
+
+/// Has `rails-bench` tell its commands to the crates that write these files: this program does not
+/// depend on it.
+fn package_files(folder: &Path) -> Result<Exit> {
+    setup::setup(Purpose::Build)?;
+    // Cargo runs at the root of the checkout, and the path is one of the caller's folder.
+    let folder = path::absolute(folder)?;
+    let program = ["--features", "package-files", "--bin", "rails-bench-package-files", "--"];
+    let mut command = shell::cargo(["run", "--quiet", "--package", "rails-bench"]);
+    let exit = shell::run(command.args(program).arg(&folder))?;
+    if exit == Exit::SUCCESS {
+        println!("{}", folder.display());
+    }
+    Ok(exit)
+}
 
 /// Runs a command that makes network namespaces.
 fn as_root(command: &str, subcommand: &str, args: Vec<String>) -> Result<Exit> {

@@ -17,6 +17,7 @@ mod lab;
 mod limits;
 mod machine;
 mod measure;
+mod package_files;
 mod pairing;
 
 mod refusals;

@@ -1,0 +1,55 @@
+//! Writes what a package of `rails-bench` holds beside the program: a man page for each command,
+//! and completions for shells.
+//!
+//! It is a program of its own, so that neither `rails-bench` nor the demo takes the crates that
+//! write them; and one of this crate, for the features of the build say which commands there are.
+
+use anyhow::{Context, Result};
+use clap::{CommandFactory, Parser};
+use clap_complete::Shell;
+use rails_bench::{Cli, Exit, explain};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+/// Writes the man pages of rails-bench, and its completions for bash, zsh and fish.
+#[derive(Debug, Parser)]
+#[command(name = "rails-bench-package-files", version)]
+struct Args {
+    /// The folder to write them below, laid out as /usr/share is
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+fn main() -> ExitCode {
+    match write_all(&Args::parse().folder) {
+        Ok(()) => Exit::Done.into(),
+        Err(error) => explain(&error),
+    }
+}
+
+fn write_all(folder: &Path) -> Result<()> {
+    let pages = make(folder.join("man/man1"))?;
+    clap_mangen::generate_to(Cli::command(), &pages)
+        .with_context(|| format!("cannot write the man pages below {}", pages.display()))?;
+    for (shell, place) in COMPLETIONS {
+        let scripts = make(folder.join(place))?;
+        clap_complete::generate_to(shell, &mut Cli::command(), "rails-bench", &scripts)
+            .with_context(|| format!("cannot write the completions for {shell} below {}", scripts.display()))?;
+    }
+    Ok(())
+}
+
+fn make(folder: PathBuf) -> Result<PathBuf> {
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Where each shell looks for completions, below /usr/share.
+const COMPLETIONS: [(Shell, &str); 3] = [
+    (Shell::Bash, "bash-completion/completions"),
+    (Shell::Zsh, "zsh/site-functions"),
+    (Shell::Fish, "fish/vendor_completions.d"),
+];

@@ -1,0 +1,64 @@
+//! Man pages, and completions for shells.
+
+use crate::util::{run, stderr, stdout};
+use assert_cmd::cargo::cargo_bin;
+use std::{fs, path::Path, process::Command};
+
+#[test]
+fn every_command_has_a_page() {
+    let folder = written();
+    for command in commands() {
+        let page = folder.path().join(format!("man/man1/rails-bench-{command}.1"));
+        check_page(&page, &format!("rails-bench {command}"));
+    }
+    check_page(&folder.path().join("man/man1/rails-bench.1"), "rails-bench");
+    assert!(!folder.path().join("man/man1/rails-bench-keeper.1").exists(), "a hidden command has a page");
+}
+
+#[test]
+fn completions_of_each_shell_name_every_command() {
+    let folder = written();
+    for (shell, script) in SCRIPTS {
+        let script = folder.path().join(script);
+        let text = fs::read_to_string(&script).unwrap();
+        for command in commands() {
+            assert!(text.contains(&command), "{shell}: {command}");
+        }
+        match Command::new(shell).arg("-n").arg(&script).output() {
+            Ok(output) => assert!(output.status.success(), "{shell}: {}", stderr(&output)),
+            Err(error) => eprintln!("\n!!! completions: cannot run {shell}: {error}: not checked !!!"),
+        }
+    }
+}
+
+fn check_page(page: &Path, command: &str) {
+    let text = fs::read_to_string(page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+    for heading in ["NAME", "SYNOPSIS", "OPTIONS"] {
+        assert!(text.lines().any(|line| line == format!(".SH {heading}")), "{}: {heading}", page.display());
+    }
+    let synopsis = text.split_once(".SH SYNOPSIS").unwrap().1.replace('\\', "");
+    assert!(synopsis.trim_start().starts_with(&format!("fB{command}fR")), "{synopsis}");
+}
+
+/// The files, in a folder that ends with the test.
+fn written() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new(cargo_bin("rails-bench-package-files")).arg(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    folder
+}
+
+/// The commands that `--help` lists.
+fn commands() -> Vec<String> {
+    let help = stdout(&run(["--help"]));
+    let (_, list) = help.split_once("Commands:\n").unwrap();
+    let lines = list.lines().take_while(|line| !line.is_empty());
+    let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+const SCRIPTS: [(&str, &str); 3] = [
+    ("bash", "bash-completion/completions/rails-bench.bash"),
+    ("zsh", "zsh/site-functions/_rails-bench"),
+    ("fish", "fish/vendor_completions.d/rails-bench.fish"),
+];

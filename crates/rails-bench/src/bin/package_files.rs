@@ -5,11 +5,11 @@
 //! write them; and one of this crate, for the features of the build say which commands there are.
 
 use anyhow::{Context, Result};
-use clap::{CommandFactory, Parser};
+use clap::{Command, CommandFactory, Parser};
 use clap_complete::Shell;
 use rails_bench::{Cli, Exit, explain};
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -33,13 +33,44 @@ fn main() -> ExitCode {
 fn write_all(folder: &Path) -> Result<()> {
     let pages = make(folder.join("man/man1"))?;
     clap_mangen::generate_to(Cli::command(), &pages)
+        .and_then(|()| keep_lines(&pages))
         .with_context(|| format!("cannot write the man pages below {}", pages.display()))?;
     for (shell, place) in COMPLETIONS {
         let scripts = make(folder.join(place))?;
-        clap_complete::generate_to(shell, &mut Cli::command(), "rails-bench", &scripts)
+        clap_complete::generate_to(shell, &mut visible(&Cli::command()), "rails-bench", &scripts)
             .with_context(|| format!("cannot write the completions for {shell} below {}", scripts.display()))?;
     }
     Ok(())
+}
+
+/// Has the pages show commands as they are typed: neither hyphenated nor stretched to the margin.
+fn keep_lines(pages: &Path) -> io::Result<()> {
+    for page in fs::read_dir(pages)? {
+        let page = page?.path();
+        let (mut kept, mut text) = (String::new(), fs::read_to_string(&page)?);
+        text = text.replace("\n.SH EXTRA\n", "\n.SH NOTES\n");
+        for line in text.split_inclusive('\n') {
+            kept.push_str(line);
+            if line.starts_with(".TH ") {
+                kept.push_str(".nh\n.ad l\n");
+            }
+        }
+        fs::write(page, kept)?;
+    }
+    Ok(())
+}
+
+/// A command without the hidden ones below it, which completions would offer.
+fn visible(command: &Command) -> Command {
+    let below = command.get_subcommands().filter(|below| !below.is_hide_set()).map(visible);
+    let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set()).cloned();
+    let about = command.get_about().cloned().unwrap_or_default();
+    Command::new(command.get_name().to_owned())
+        .about(about)
+        .args(arguments)
+        .subcommands(below)
+        .disable_help_subcommand(command.is_disable_help_subcommand_set())
+        .version(command.get_version().unwrap_or_default().to_owned())
 }
 
 fn make(folder: PathBuf) -> Result<PathBuf> {

@@ -20,7 +20,7 @@ pub enum Exit {
     Done,
     /// Something failed, and was reported: 1.
     Failed,
-    /// The command succeeded, but for what it left out and named: 3.
+    /// The command left something out, named it, and did the rest: 3.
     LeftOut,
     /// A signal ended the command.
     Signal(Signal),

@@ -53,8 +53,10 @@ mod tests {
 
     #[test]
     fn a_reason_from_the_wire_is_cut_and_cleaned() {
-        let long = encode(&"\u{202e}\u{e9}".repeat(2000), Vec::new());
-        let reason: Reason = decode(&long).unwrap();
-        assert!(reason.as_str().len() <= MAX_REASON && reason.as_str().starts_with(" \u{e9} \u{e9}"));
+        for steering in ["\u{1b}\u{e9}", "\u{202e}\u{e9}"] {
+            let long = encode(&steering.repeat(2000), Vec::new());
+            let reason: Reason = decode(&long).unwrap();
+            assert!(reason.as_str().len() <= MAX_REASON && reason.as_str().starts_with(" \u{e9} \u{e9}"));
+        }
     }
 }

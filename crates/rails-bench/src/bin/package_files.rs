@@ -7,6 +7,7 @@
 use anyhow::{Context, Result};
 use clap::{Command, CommandFactory, Parser};
 use clap_complete::Shell;
+use clap_mangen::Man;
 use rails_bench::{Cli, Exit, explain};
 use std::{
     fs, io,
@@ -32,9 +33,9 @@ fn main() -> ExitCode {
 
 fn write_all(folder: &Path) -> Result<()> {
     let pages = make(folder.join("man/man1"))?;
-    clap_mangen::generate_to(Cli::command(), &pages)
-        .and_then(|()| keep_lines(&pages))
-        .with_context(|| format!("cannot write the man pages below {}", pages.display()))?;
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    write_pages(&command, &pages).with_context(|| format!("cannot write the man pages below {}", pages.display()))?;
     for (shell, place) in COMPLETIONS {
         let scripts = make(folder.join(place))?;
         clap_complete::generate_to(shell, &mut visible(&Cli::command()), "rails-bench", &scripts)
@@ -43,21 +44,27 @@ fn write_all(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Has the pages show commands as they are typed: neither hyphenated nor stretched to the margin.
-fn keep_lines(pages: &Path) -> io::Result<()> {
-    for page in fs::read_dir(pages)? {
-        let page = page?.path();
-        let (mut kept, mut text) = (String::new(), fs::read_to_string(&page)?);
-        text = text.replace("\n.SH EXTRA\n", "\n.SH NOTES\n");
-        for line in text.split_inclusive('\n') {
-            kept.push_str(line);
-            if line.starts_with(".TH ") {
-                kept.push_str(".nh\n.ad l\n");
-            }
-        }
-        fs::write(page, kept)?;
+/// Writes the page of a command, and those of the commands below it that are not hidden. The folder
+/// may hold pages of other programs.
+fn write_pages(command: &Command, folder: &Path) -> io::Result<()> {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        write_pages(below, folder)?;
     }
-    Ok(())
+    let (page, mut text) = (Man::new(command.clone()), Vec::new());
+    page.render(&mut text)?;
+    fs::write(folder.join(page.get_filename()), keep_lines(&String::from_utf8_lossy(&text)))
+}
+
+/// Has a page show commands as they are typed: neither hyphenated nor stretched to the margin.
+fn keep_lines(page: &str) -> String {
+    let mut kept = String::new();
+    for line in page.replace("\n.SH EXTRA\n", "\n.SH NOTES\n").split_inclusive('\n') {
+        kept.push_str(line);
+        if line.starts_with(".TH ") {
+            kept.push_str(".nh\n.ad l\n");
+        }
+    }
+    kept
 }
 
 /// A command without the hidden ones below it, which completions would offer.

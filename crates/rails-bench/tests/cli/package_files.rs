@@ -16,6 +16,15 @@ fn every_command_has_a_page() {
 }
 
 #[test]
+fn pages_of_other_programs_stay() {
+    let folder = written();
+    let other = folder.path().join("man/man1/other.1");
+    fs::write(&other, ".TH other 1\n.SH EXTRA\n").unwrap();
+    write_into(folder.path());
+    assert_eq!(fs::read_to_string(other).unwrap(), ".TH other 1\n.SH EXTRA\n");
+}
+
+#[test]
 fn completions_of_each_shell_name_every_command() {
     let folder = written();
     for (shell, script) in SCRIPTS {
@@ -57,9 +66,13 @@ fn check_page(page: &Path, command: &str) {
 /// The files, in a folder that ends with the test.
 fn written() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let output = Command::new(cargo_bin("rails-bench-package-files")).arg(folder.path()).output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
+    write_into(folder.path());
     folder
+}
+
+fn write_into(folder: &Path) {
+    let output = Command::new(cargo_bin("rails-bench-package-files")).arg(folder).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
 }
 
 /// The commands that `--help` lists.

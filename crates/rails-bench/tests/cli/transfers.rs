@@ -267,7 +267,7 @@ fn files_arrive_where_modes_cannot_be_set() {
 }
 
 #[test]
-fn entries_that_are_left_out_are_named_and_have_an_exit_code() {
+fn left_out_entries_and_their_exit_code() {
     let folder = tempfile::tempdir().unwrap();
     let (source, inbox) = (folder.path().join("below"), folder.path().join("inbox"));
     fs::create_dir(&source).unwrap();

@@ -142,7 +142,7 @@ proptest! {
         let corrupt = Streams { fault: Some(Fault::Flip { stream, at, bit }), opened: 3, taken: 3, ..Streams::default() };
         let (sent, received) = over(&corrupt, &sources, into.path(), Arc::new(()));
         assert_whole_files(into.path(), &tree);
-        // Either the file fails, or what came is no message of the protocol, or only a mode, a time or a reason differs.
+        // The flip spoils a file, a message, or only a mode, a time or a reason, which the second run mends.
         if let (Ok(sent), Ok(received)) = (&sent, &received) {
             prop_assert_eq!(&sent.failures, &received.failures);
         }
@@ -157,7 +157,7 @@ fn a_stream_that_ends_within_a_file_is_named() {
     let from = tempdir().unwrap();
     fs::write(from.path().join("f"), bytes(1, 3 << 20)).unwrap();
     let sources = [from.path().join("f")];
-    // So that the start of the file has 17 bytes.
+    // With this time the Start message has 17 bytes.
     fs::File::open(&sources[0]).unwrap().set_modified(UNIX_EPOCH + Duration::from_secs(1)).unwrap();
     // Within a block, and behind one.
     for after in [1_000_000, 262_149 * 3 + 17] {

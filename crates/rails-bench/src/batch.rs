@@ -79,12 +79,13 @@ pub(crate) async fn send(
     end: &Endpoint,
     way: Way,
     sources: Vec<PathBuf>,
+    options: SendOptions,
     observer: Arc<dyn Observer>,
     stop: Stop,
 ) -> Result<Batch<SendSummary>> {
     let Way { session, control } = way;
     let further = Further(session.clone());
-    let transfer = async move { SendOptions::new().send_over(control, further, &sources, observer).await };
+    let transfer = async move { options.send_over(control, further, &sources, observer).await };
     let (ended, time, side) = carry(end, &session, stop, std::future::pending(), transfer).await?;
     match &ended {
         Ok(Ok(_)) => part(session, Parting::Done).await,

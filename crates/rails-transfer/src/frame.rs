@@ -48,7 +48,7 @@ pub(crate) fn header(kind: u8, len: usize) -> [u8; HEADER_LEN] {
 }
 
 /// The version in the greeting. Versions are not negotiated: both peers must name the same one.
-pub(crate) const VERSION: u16 = 3;
+pub(crate) const VERSION: u16 = 4;
 /// The limit on a control message. The largest message, an offer with a path of 4096 bytes, has
 /// half of it.
 pub(crate) const MAX_CONTROL: usize = 8 * 1024;

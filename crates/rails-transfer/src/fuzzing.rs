@@ -4,7 +4,7 @@
 use crate::{
     Digest, RelPath, Totals, codec,
     frame::{KIND_BLOCK, KIND_MESSAGE, MAGIC, MAX_CONTROL, Role, VERSION, header},
-    message::{FromReceiver, FromSender, Held, Settled},
+    message::{Compare, FromReceiver, FromSender, Held, Offer, Settled},
     meta::Meta,
 };
 use serde::Serialize;
@@ -34,7 +34,7 @@ pub fn streams() -> [Vec<u8>; 3] {
         framed(&FromSender::Finish { id: 0, digest }),
     ];
     let totals = FromSender::Totals(Totals { files: 1, folders: 0, bytes: 3 });
-    let offer = FromSender::Offer { id: 0, path, size: 3 };
+    let offer = FromSender::Offer { id: 0, offer: offer(path) };
     let begin = [greeting(Role::Sender, 1), framed(&totals), framed(&offer)];
     [begin.concat(), file.concat(), framed(&FromSender::Done)]
 }
@@ -46,7 +46,7 @@ pub fn seeds() -> (Vec<u8>, Vec<u8>) {
     let from_sender = [
         FromSender::Totals(Totals { files: 1, folders: 1, bytes: 3 }),
         FromSender::Folder { id: 0, path: path("d") },
-        FromSender::Offer { id: 1, path: path("d/f"), size: 3 },
+        FromSender::Offer { id: 1, offer: offer(path("d/f")) },
         FromSender::Start { id: 1, offset: 0, meta: Meta::of_mode(0o644) },
     ];
     let and_last = [
@@ -68,6 +68,11 @@ pub fn seeds() -> (Vec<u8>, Vec<u8>) {
 /// The first bytes of a peer.
 fn greeting(role: Role, streams: u8) -> Vec<u8> {
     [&MAGIC[..], &VERSION.to_le_bytes(), &[role as u8, streams]].concat()
+}
+
+/// A file of three bytes.
+fn offer(path: RelPath) -> Offer {
+    Offer { path, size: 3, meta: Meta::of_mode(0o644), compare: Compare::Times }
 }
 
 /// A block of three bytes.

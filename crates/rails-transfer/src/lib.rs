@@ -58,6 +58,8 @@
 //! # Contract
 //! - A file appears under its final name only whole: the sender computed its BLAKE3 as it read, the
 //!   receiver as it wrote, the two are equal, and the bytes are on disk.
+//! - A file that the receiver has already is not sent: one of the same size and time, which nobody
+//!   reads, or with [`Compare::Digests`] one of the same digest.
 //! - A file that changes while it is read, or is replaced, is sent once more, and fails if it
 //!   changes again. Its times tell a change: stores through a shared mapping of pages that wait to
 //!   be written to disk alter no time, and remain unseen.
@@ -121,7 +123,7 @@ mod wire;
 
 pub use error::{ReceiveError, SendError, ThreadError, Violation, WireError};
 pub use guarantee::{Guarantee, LackingGuarantee};
-pub use message::{Digest, Totals};
+pub use message::{Compare, Digest, Totals};
 pub use observe::{Observer, Outcome};
 pub use path::{PathError, Printable, RelPath};
 pub use plan::check;

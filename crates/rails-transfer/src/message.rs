@@ -30,19 +30,40 @@ pub(crate) enum FromSender {
     /// Opens an entry: make this folder.
     Folder { id: u64, path: RelPath },
     /// Opens an entry: a file that the sender can send.
-    Offer { id: u64, path: RelPath, size: u64 },
+    Offer { id: u64, offer: Offer },
     /// Opens an entry: this folder's contents are complete; give it its properties.
     Seal { id: u64, path: RelPath, meta: Meta },
     /// Data blocks of this file follow on the same stream, from `offset` to its end.
     Start { id: u64, offset: u64, meta: Meta },
     /// All of the file's blocks were sent, and this is the digest of the whole file.
     Finish { id: u64, digest: Digest },
-    /// The receiver's file is equal, and stays, with these properties.
+    /// The receiver's file has the same bytes, and stays, with these properties.
     Keep { id: u64, meta: Meta },
     /// The sender gives this file up; allowed in place of `Start` and of `Finish`.
     Abort { id: u64, reason: Reason },
     /// The last message: there are no further entries.
     Done,
+}
+
+/// A file that the sender can send, as it was listed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Offer {
+    pub(crate) path: RelPath,
+    pub(crate) size: u64,
+    pub(crate) meta: Meta,
+    pub(crate) compare: Compare,
+}
+
+/// The property by which a file of the receiver counts as the sender's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Compare {
+    /// The size and the time of the last change, to the nanosecond: neither end reads such a file.
+    /// One of the same size and another time is compared by its digest.
+    #[default]
+    Times,
+    /// The size and the BLAKE3: both ends read the file.
+    Digests,
 }
 
 /// A message from the receiver.
@@ -120,7 +141,10 @@ impl fmt::Debug for Digest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::{decode, encode};
+    use crate::{
+        codec::{decode, encode},
+        meta::Modified,
+    };
     use proptest::prelude::*;
 
     #[test]
@@ -139,8 +163,9 @@ mod tests {
     #[test]
     fn an_offer_has_the_bytes_that_the_document_shows() {
         let path = RelPath::parse("a").unwrap();
-        let offer = FromSender::Offer { id: 0, path, size: 0 };
-        assert_eq!(encode(&offer, Vec::new()), [3, 0, 1, b'a', 0]);
+        let offer = Offer { path, size: 0, meta: Meta::of_mode(0o644), compare: Compare::Digests };
+        let offer = FromSender::Offer { id: 0, offer };
+        assert_eq!(encode(&offer, Vec::new()), [3, 0, 1, b'a', 0, 4, 0, 2, 0xa4, 0x03, 1]);
         let start = FromSender::Start { id: 0, offset: 0, meta: Meta::of_mode(0o644) };
         assert_eq!(encode(&start, Vec::new()), [5, 0, 0, 4, 0, 2, 0xa4, 0x03]);
         assert_eq!(encode(&FromSender::Done, Vec::new()), [9]);
@@ -156,7 +181,10 @@ mod tests {
     #[test]
     fn the_largest_messages_fit_a_control_frame() {
         let path = RelPath::parse(vec!["a".repeat(255); 16].join("/")).unwrap();
-        let offer = FromSender::Offer { id: u64::MAX, path, size: u64::MAX };
+        let modified = Some(Modified { seconds: i64::MIN, nanos: 999_999_999 });
+        let meta = Meta { mode: Some(u32::MAX), modified };
+        let offer = Offer { path, size: u64::MAX, meta, compare: Compare::Times };
+        let offer = FromSender::Offer { id: u64::MAX, offer };
         assert!(encode(&offer, Vec::new()).len() <= crate::frame::MAX_CONTROL);
         let failed = Settled::Failed { reason: Reason::new("x".repeat(5000)) };
         let settled = FromReceiver::Settled { id: u64::MAX, outcome: failed };
@@ -167,7 +195,8 @@ mod tests {
         #[test]
         fn offers_come_back_as_they_went(id: u64, size: u64, name in "[^/\0]{2,40}") {
             let Ok(path) = RelPath::parse(name) else { return Ok(()) };
-            let offer = FromSender::Offer { id, path, size };
+            let offer = Offer { path, size, meta: Meta::default(), compare: Compare::Times };
+            let offer = FromSender::Offer { id, offer };
             prop_assert_eq!(decode::<FromSender>(&encode(&offer, Vec::new())), Ok(offer));
         }
 

@@ -1,6 +1,7 @@
 //! What is told of a file or folder beside its name and its bytes.
 
 use crate::codec;
+use cap_std::fs::{Metadata, MetadataExt};
 use serde::{Deserialize, Serialize};
 
 /// The properties of a file or folder, as a record that later releases extend: a receiver skips the
@@ -28,10 +29,10 @@ pub(crate) struct Modified {
 }
 
 impl Meta {
-    /// A record of a mode as stat(2) gives it, with the kind of the entry, and a time.
-    pub(crate) fn of(mode: u32, modified: Modified) -> Self {
-        let kept = if mode & libc::S_IFMT == libc::S_IFDIR { FOLDER_BITS } else { MODE_BITS };
-        Self { mode: Some(mode & kept), modified: Some(modified) }
+    /// The record of a file or folder.
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        let kept = if metadata.is_dir() { FOLDER_BITS } else { MODE_BITS };
+        Self { mode: Some(metadata.mode() & kept), modified: Some(Modified::of(metadata)) }
     }
 
     /// A record of a mode alone, of which nine bits are kept.
@@ -42,9 +43,9 @@ impl Meta {
 }
 
 impl Modified {
-    /// A time as the kernel gives it.
-    pub(crate) fn new(seconds: i64, nanos: i64) -> Self {
-        Self { seconds, nanos: u32::try_from(nanos).unwrap_or_default() }
+    /// The time of a file or folder.
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        Self { seconds: metadata.mtime(), nanos: u32::try_from(metadata.mtime_nsec()).unwrap_or_default() }
     }
 }
 

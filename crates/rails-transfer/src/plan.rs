@@ -3,14 +3,14 @@
 use crate::{
     error::SendError,
     message::Totals,
-    meta::{Meta, Modified},
+    meta::Meta,
     path::{PathError, RelPath},
     reason::Reason,
     summary::Skipped,
 };
 use cap_std::{
     ambient_authority,
-    fs::{Dir, Metadata, MetadataExt, OpenOptions, OpenOptionsExt},
+    fs::{Dir, Metadata, OpenOptions, OpenOptionsExt},
 };
 use std::{
     collections::BTreeMap,
@@ -60,6 +60,8 @@ pub(crate) enum EntryKind {
         source: Place,
         /// The file's size when it was listed, in bytes.
         size: u64,
+        /// Its properties when it was listed.
+        meta: Meta,
     },
 }
 
@@ -85,7 +87,7 @@ pub(crate) fn plan(sources: &[PathBuf]) -> Result<Plan, SendError> {
         match inspect(source)? {
             (Some(path), metadata) if metadata.is_file() => {
                 plan.claim(&path, source)?;
-                plan.add_file(path, metadata.len(), Place::Named(source.clone()));
+                plan.add_file(path, &metadata, Place::Named(source.clone()));
             }
             (path, _) => plan.walk(source, path.as_ref())?,
         }
@@ -109,9 +111,10 @@ pub fn check(sources: &[PathBuf]) -> Result<(), SendError> {
 }
 
 /// The name under which a source arrives, if it has one, and its metadata: of a file or a folder.
-fn inspect(source: &Path) -> Result<(Option<RelPath>, fs::Metadata), SendError> {
-    let metadata =
-        fs::metadata(source).map_err(|error| SendError::Source { path: source.to_owned(), source: error })?;
+fn inspect(source: &Path) -> Result<(Option<RelPath>, Metadata), SendError> {
+    let metadata = fs::metadata(source)
+        .map(Metadata::from_just_metadata)
+        .map_err(|error| SendError::Source { path: source.to_owned(), source: error })?;
     let path = own_name(source)
         .map(|name| RelPath::parse(name.as_bytes()))
         .transpose()
@@ -165,7 +168,7 @@ impl Plan {
                 self.claim(&path, &at)?;
             }
             if metadata.is_file() {
-                self.add_file(path, metadata.len(), Place::Below(root.clone(), inside));
+                self.add_file(path, &metadata, Place::Below(root.clone(), inside));
                 continue;
             }
             self.add_folder(path, &metadata);
@@ -178,15 +181,16 @@ impl Plan {
     }
 
     fn add_folder(&mut self, path: RelPath, metadata: &Metadata) {
-        let meta = Meta::of(metadata.mode(), Modified::new(metadata.mtime(), metadata.mtime_nsec()));
+        let meta = Meta::of(metadata);
         self.totals.folders += 1;
         self.entries.push(Entry { path, kind: EntryKind::Folder { meta } });
     }
 
-    fn add_file(&mut self, path: RelPath, size: u64, source: Place) {
+    fn add_file(&mut self, path: RelPath, metadata: &Metadata, source: Place) {
+        let (size, meta) = (metadata.len(), Meta::of(metadata));
         self.totals.files += 1;
         self.totals.bytes += size;
-        self.entries.push(Entry { path, kind: EntryKind::File { source, size } });
+        self.entries.push(Entry { path, kind: EntryKind::File { source, size, meta } });
     }
 
     fn unreadable(&mut self, doing: &str, at: &Path, error: impl fmt::Display) {

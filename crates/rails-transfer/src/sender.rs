@@ -6,7 +6,7 @@ mod readers;
 use crate::{
     error::{SendError, Violation, WireError},
     frame::{Block, Frame, Role},
-    message::{FromReceiver, FromSender},
+    message::{Compare, FromReceiver, FromSender},
     observe::Observer,
     plan::plan,
     proto::{MAX_ANSWERS, MAX_STREAMS},
@@ -57,18 +57,19 @@ pub async fn send<S>(stream: S, sources: &[PathBuf], observer: Arc<dyn Observer>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    SendOptions::new().streams(0).send_over(stream, (), sources, observer).await
+    SendOptions::new().send(stream, sources, observer).await
 }
 
 /// Options of a sender.
 #[derive(Debug, Clone, Copy)]
 pub struct SendOptions {
     streams: usize,
+    compare: Compare,
 }
 
 impl Default for SendOptions {
     fn default() -> Self {
-        Self { streams: 4 }
+        Self { streams: 4, compare: Compare::default() }
     }
 }
 
@@ -84,8 +85,33 @@ impl SendOptions {
     /// Each costs a thread that reads and hashes files, and about 0.6 MiB of memory at this end
     /// and 1.1 MiB at the receiver. No more are opened than there are files.
     #[must_use]
-    pub fn streams(self, streams: usize) -> Self {
-        Self { streams: streams.min(MAX_STREAMS) }
+    pub fn streams(mut self, streams: usize) -> Self {
+        self.streams = streams.min(MAX_STREAMS);
+        self
+    }
+
+    /// The property by which a file that the receiver has counts as the same. Default:
+    /// [`Compare::Times`].
+    #[must_use]
+    pub fn compare(mut self, compare: Compare) -> Self {
+        self.compare = compare;
+        self
+    }
+
+    /// As [`send`], with these options.
+    ///
+    /// # Errors
+    /// As [`send`].
+    pub async fn send<S>(
+        self,
+        stream: S,
+        sources: &[PathBuf],
+        observer: Arc<dyn Observer>,
+    ) -> Result<SendSummary, SendError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        self.streams(0).send_over(stream, (), sources, observer).await
     }
 
     /// As [`send`], over `control` and further streams: the files go over streams that `further`
@@ -125,7 +151,7 @@ impl SendOptions {
         let ours = self.streams.min(readers.len());
         let streams = ours.min(greet(&mut reader, &mut writer, Role::Sender, ours).await?);
 
-        let batch = Arc::new(Batch::new(plan, Arc::clone(&observer)));
+        let batch = Arc::new(Batch::new(plan, self.compare, Arc::clone(&observer)));
         let stop = Stop::new();
         let (answers_in, answers) = mpsc::channel(MAX_ANSWERS);
         let (events_in, events) = mpsc::channel(READ_AHEAD);

@@ -3,17 +3,17 @@
 use crate::{
     frame::Block,
     message::{Digest, Held},
-    meta::{Meta, Modified},
+    meta::Meta,
     path::RelPath,
     plan::Place,
     proto::{Choice, choose, prefix_to_check},
     reason::Reason,
 };
-use cap_std::fs::OpenOptionsExt as _;
+use cap_std::fs::{Metadata, MetadataExt, OpenOptionsExt as _};
 use std::{
-    fs::{self, File, Metadata, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Read, Seek, SeekFrom},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    os::unix::fs::OpenOptionsExt as _,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -71,8 +71,8 @@ pub(crate) enum Event {
     /// The file changed since it was listed: the bytes may be of several versions.
     Changed {
         reason: Reason,
-        /// The present size in bytes, if it is still a file.
-        size: Option<u64>,
+        /// The present metadata, if it is still a file.
+        now: Option<Metadata>,
     },
     /// The file cannot be sent, or was stopped.
     Failed {
@@ -105,7 +105,7 @@ pub(crate) fn read_all<O: Output>(jobs: &Jobs, mut output: O) -> Result<(), O::G
             Ok(()) => continue,
             Err(Stop::Gone(gone)) => return Err(gone),
             Err(Stop::Failed(reason)) => Event::Failed { reason },
-            Err(Stop::Changed(reason)) => Event::Changed { reason, size: listed(&job) },
+            Err(Stop::Changed(reason)) => Event::Changed { reason, now: named(&job).ok().filter(Metadata::is_file) },
         };
         output.emit(&job, event)?;
     }
@@ -260,7 +260,7 @@ fn open<G>(job: &Job) -> Result<(File, Stamp, Meta), Stop<G>> {
         }
     };
     let file = opened.map_err(|error| failed("open", &error))?;
-    let inspect = || file.metadata().map_err(|error| failed("inspect", &error));
+    let inspect = || Metadata::from_file(&file).map_err(|error| failed("inspect", &error));
     let mut metadata = inspect()?;
     if !metadata.is_file() {
         return Err(Stop::Failed(Reason::new("sender: this is no longer a regular file")));
@@ -281,41 +281,27 @@ fn open<G>(job: &Job) -> Result<(File, Stamp, Meta), Stop<G>> {
         let text = format_args!("sender: the file had {then} bytes when it was listed and has {now} now");
         return Err(Stop::Changed(Reason::new(text)));
     }
-    let modified = Modified::new(metadata.mtime(), metadata.mtime_nsec());
-    Ok((file, Stamp::of(&metadata), Meta::of(metadata.mode(), modified)))
+    Ok((file, Stamp::of(&metadata), Meta::of(&metadata)))
 }
 
 /// Checks that the bytes that were read since the file was opened are those of the file that has
 /// the name.
 fn unchanged<G>(job: &Job, file: &File, stamp: &Stamp) -> Result<(), Stop<G>> {
-    if named(job).ok() != Some(stamp.identity) {
+    if named(job).ok().map(|metadata| Stamp::of(&metadata).identity) != Some(stamp.identity) {
         return Err(Stop::Changed(Reason::new("sender: the file was replaced while it was sent")));
     }
-    let metadata = file.metadata().map_err(|error| failed("inspect", &error))?;
+    let metadata = Metadata::from_file(file).map_err(|error| failed("inspect", &error))?;
     if Stamp::of(&metadata) != *stamp {
         return Err(Stop::Changed(Reason::new("sender: the file changed while it was sent")));
     }
     Ok(())
 }
 
-/// The file that has the name.
-fn named(job: &Job) -> io::Result<Identity> {
+/// The metadata of whatever has the name.
+fn named(job: &Job) -> io::Result<Metadata> {
     match &job.source {
-        Place::Named(path) => fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino())),
-        Place::Below(root, path) => {
-            use cap_std::fs::MetadataExt as _;
-            root.symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
-        }
-    }
-}
-
-/// The size of the file that has the name, if it is still a file.
-fn listed(job: &Job) -> Option<u64> {
-    match &job.source {
-        Place::Named(path) => Some(fs::metadata(path).ok().filter(Metadata::is_file)?.len()),
-        Place::Below(root, path) => {
-            Some(root.symlink_metadata(path).ok().filter(cap_std::fs::Metadata::is_file)?.len())
-        }
+        Place::Named(path) => fs::metadata(path).map(Metadata::from_just_metadata),
+        Place::Below(root, path) => root.symlink_metadata(path),
     }
 }
 

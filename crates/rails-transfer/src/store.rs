@@ -6,14 +6,14 @@
 
 use crate::{
     calls::{Access, BUSY, Guarantees, because, refuses},
-    message::{Digest, Held, Prefix},
-    meta::{FOLDER_BITS, MODE_BITS, Meta, Modified},
+    message::{Compare, Digest, Held, Offer, Prefix},
+    meta::{MODE_BITS, Meta},
     path::RelPath,
     reason::Reason,
 };
 use cap_std::{
     ambient_authority,
-    fs::{Dir, DirBuilder, DirBuilderExt, MetadataExt as _, OpenOptions, OpenOptionsExt},
+    fs::{Dir, DirBuilder, DirBuilderExt, Metadata, MetadataExt as _, OpenOptions, OpenOptionsExt},
 };
 use nix::unistd::{Gid, getegid, geteuid, getgroups};
 use std::{
@@ -33,6 +33,15 @@ pub(crate) struct Store {
     root: Dir,
     /// The guarantees of the file systems below the folder.
     pub(crate) guarantees: Guarantees,
+}
+
+/// An offered file, as it is found here.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// The sender's file: its size, time and mode are the same, and there is no part.
+    Kept,
+    /// Another one, or none.
+    Other(Incoming, Held),
 }
 
 /// A file that is offered or being written.
@@ -102,18 +111,17 @@ impl Store {
 
     /// Finds the existing bytes of an offered file, and locks its unfinished part; stops if the
     /// sender no longer awaits the answer.
-    pub(crate) fn look(
-        &self,
-        path: &RelPath,
-        size: u64,
-        is_awaited: &dyn Fn() -> bool,
-    ) -> Result<(Incoming, Held), Reason> {
-        let dir = self.folder_of(path)?;
-        let (name, part_name) = (path.name().to_owned(), path.part_name());
+    pub(crate) fn look(&self, offer: &Offer, is_awaited: &dyn Fn() -> bool) -> Result<Found, Reason> {
+        let dir = self.folder_of(&offer.path)?;
+        let (name, part_name) = (offer.path.name().to_owned(), offer.path.part_name());
         let mut file = Incoming { dir, name, part_name, meta: Meta::default(), whole: None, part: None };
-        let whole = file.look_at_whole(size, is_awaited)?;
-        let part = file.look_at_part(size, is_awaited, &self.guarantees)?;
-        Ok((file, Held { whole, part }))
+        let there = file.inspect(offer.size)?;
+        if offer.compare == Compare::Times && there.as_ref().is_some_and(|there| file.is_same(offer, there)) {
+            return Ok(Found::Kept);
+        }
+        let whole = if there.is_some() { file.look_at_whole(offer.size, is_awaited)? } else { None };
+        let part = file.look_at_part(offer.size, is_awaited, &self.guarantees)?;
+        Ok(Found::Other(file, Held { whole, part }))
     }
 
     fn folder_of(&self, path: &RelPath) -> Result<Dir, Reason> {
@@ -192,20 +200,23 @@ impl Incoming {
             self.discard();
         }
         let whole = self.whole.as_ref().expect("a file is kept after it was compared");
-        if let Some(mode) = meta.mode.map(|mode| mode & MODE_BITS)
-            && guarantees.access(whole)?.mode & FOLDER_BITS != mode
-        {
-            guarantees.set_mode(whole, mode, "set the mode of the file that is there")?;
-        }
-        if let Some(modified) = meta.modified {
-            let there = whole.metadata().map_err(because("inspect the file that is there"))?;
-            if Modified::new(there.mtime(), there.mtime_nsec()) != modified {
-                guarantees.set_modified(whole, modified, "set the time of the file that is there")?;
-            }
-        }
         // The bytes may be in memory only, if an earlier run was interrupted before it had synced
-        // them to disk.
-        guarantees.sync(whole, "put the file that is there on disk")
+        // them to disk. The time comes after them: it is what keeps the file the next time.
+        guarantees.sync(whole, "put the file that is there on disk")?;
+        let there = Metadata::from_file(whole).map_err(because("inspect the file that is there"))?;
+        let there = Meta::of(&there);
+        let mode = meta.mode.filter(|_| there.mode != meta.mode);
+        let modified = meta.modified.filter(|_| there.modified != meta.modified);
+        if let Some(mode) = mode {
+            guarantees.set_mode(whole, mode & MODE_BITS, "set the mode of the file that is there")?;
+        }
+        if let Some(modified) = modified {
+            guarantees.set_modified(whole, modified, "set the time of the file that is there")?;
+        }
+        if mode.is_none() && modified.is_none() {
+            return Ok(());
+        }
+        guarantees.sync(whole, "put the file's properties on disk")
     }
 
     /// Stops writing, and leaves the part for a later run unless it is empty.
@@ -222,18 +233,27 @@ impl Incoming {
         self.part = None;
     }
 
-    fn look_at_whole(&mut self, size: u64, is_awaited: &dyn Fn() -> bool) -> Result<Option<Digest>, Reason> {
+    /// The metadata of a file of that size.
+    fn inspect(&self, size: u64) -> Result<Option<Metadata>, Reason> {
         // `symlink_metadata`, so that a link or a pipe of this name is not opened: a rename will replace
         // it.
         match inside(&self.dir, || self.dir.symlink_metadata(&self.name)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(because("inspect what is there")(error)),
-            Ok(there) if there.is_dir() => {
-                return Err(Reason::new("receiver: a folder of this name is there"));
-            }
-            Ok(there) if !there.is_file() || there.len() != size => return Ok(None),
-            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(because("inspect what is there")(error)),
+            Ok(there) if there.is_dir() => Err(Reason::new("receiver: a folder of this name is there")),
+            Ok(there) => Ok(Some(there).filter(|there| there.is_file() && there.len() == size)),
         }
+    }
+
+    /// Whether the file that is there, of the offered size, needs nothing. Its bytes are on disk: a
+    /// file gets its time after they are, and one of another program is that program's.
+    fn is_same(&self, offer: &Offer, there: &Metadata) -> bool {
+        let there = Meta::of(there);
+        let has_part = || inside(&self.dir, || self.dir.symlink_metadata(&self.part_name)).is_ok();
+        offer.meta.modified.is_some() && there == offer.meta && !has_part()
+    }
+
+    fn look_at_whole(&mut self, size: u64, is_awaited: &dyn Fn() -> bool) -> Result<Option<Digest>, Reason> {
         // A file that may not be read can still be replaced. Since the inspection it may have
         // become a pipe, whose opening would wait for a writer.
         let mut options = OpenOptions::new();

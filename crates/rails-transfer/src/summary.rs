@@ -87,8 +87,9 @@ pub struct SentFile {
     pub path: RelPath,
     /// The size in bytes.
     pub size: u64,
-    /// The BLAKE3 on which both peers agree.
-    pub digest: Digest,
+    /// The BLAKE3 on which both peers agree; `None` for a file that stayed for its size and time,
+    /// which nobody read.
+    pub digest: Option<Digest>,
     /// Whether the file was sent, and from which offset.
     pub how: How,
 }
@@ -101,7 +102,8 @@ pub enum How {
         /// The offset of the first sent byte; 0 for a file that was sent from the start.
         resumed_at: u64,
     },
-    /// The file was there already, with the same size and digest.
+    /// The file was there already, with the same size, and the same time or digest: see
+    /// [`Compare`](crate::Compare).
     AlreadyThere,
 }
 

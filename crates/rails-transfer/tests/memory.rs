@@ -34,7 +34,7 @@ fn send_to_a_slow_receiver(outbox: &Path) {
     let (near, mut far) = duplex(1 << 16);
     let (opens, mut opened) = pipes();
     let receiver = async {
-        far.write_all(b"RAILS-FT\x03\x00R\x10").await.unwrap();
+        far.write_all(b"RAILS-FT\x04\x00R\x10").await.unwrap();
         let mut greeting = [0; 12];
         far.read_exact(&mut greeting).await.unwrap();
         assert_eq!(greeting[11], 16);
@@ -72,13 +72,13 @@ fn receive_from_a_greedy_sender(inbox: &Path) {
     let (mut near, far) = duplex(1 << 16);
     let (mut opens, accepts) = pipes();
     let sender = async {
-        near.write_all(b"RAILS-FT\x03\x00S\x10").await.unwrap();
+        near.write_all(b"RAILS-FT\x04\x00S\x10").await.unwrap();
         near.write_all(&[0, 4, 0, 0, 0, 0, 0, 0, 0]).await.unwrap();
         let _: [u8; 12] = array(&mut near).await;
         let mut streams = Vec::new();
         for id in 0..STREAMS as u8 {
             // A file of 8 MiB.
-            near.write_all(&[0, 8, 0, 0, 0, 3, id, 1, b'a' + id, 0x80, 0x80, 0x80, 0x04]).await.unwrap();
+            near.write_all(&[0, 10, 0, 0, 0, 3, id, 1, b'a' + id, 0x80, 0x80, 0x80, 0x04, 0, 0]).await.unwrap();
             let _: [u8; 9] = array(&mut near).await;
             let mut stream = opens.open().await.unwrap();
             stream.write_all(&[0, 4, 0, 0, 0, 5, id, 0, 0]).await.unwrap();

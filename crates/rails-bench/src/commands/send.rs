@@ -15,6 +15,7 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use rails_multirail::RailRequest;
+use rails_transfer::{Compare, SendOptions};
 use std::{path::PathBuf, sync::Arc};
 
 /// Send files and folders to a `recv`, over as many lanes as there are addresses or rails
@@ -35,7 +36,8 @@ A copy keeps bytes, names, times of modification, and permissions (a folder's st
 set-user-id and set-group-id bits, hard links, extended attributes, access lists and holes; symbolic links and special \
 files are left out, named, and make exit code 3 (0 with --allow-skipped); a failed file makes exit code 1.
 
-Up to four files are sent at a time. What arrives is verified end to end. A transfer that is cut goes on where it was when it is started again. The bytes are \
+A file that the receiver has with the same size and time of modification is not read (--checksum reads it). Up to four files \
+are sent at a time. What arrives is verified end to end. A transfer that is cut goes on where it was when it is started again. The bytes are \
 encrypted with --encrypt or by TLS, and not otherwise.")]
 pub(crate) struct Args {
     /// Files and folders; a folder arrives under its own name, and DIR/. stands for its contents
@@ -55,6 +57,10 @@ pub(crate) struct Args {
     /// and not with 3
     #[arg(long)]
     allow_skipped: bool,
+    /// Compare the files that the receiver has by their BLAKE3, which both ends then read, and not
+    /// by size and time
+    #[arg(short, long)]
+    checksum: bool,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
@@ -83,7 +89,9 @@ async fn send(args: Args, details: bool) -> Result<Exit> {
     }
     let progress = Arc::new(Progress::new(args.quiet));
     let way = Way { session: call.session, control: call.control.into_stream() };
-    let batch = batch::send(&end, way, args.files, progress.clone(), stop).await;
+    let compare = if args.checksum { Compare::Digests } else { Compare::Times };
+    let options = SendOptions::new().compare(compare);
+    let batch = batch::send(&end, way, args.files, options, progress.clone(), stop).await;
     progress.clear();
     let batch = batch?;
     match &batch.summary {

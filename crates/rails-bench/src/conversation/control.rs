@@ -242,7 +242,7 @@ mod tests {
         let said = |words: &[u8]| [&greeting()[..], &(words.len() as u32).to_le_bytes(), words].concat();
         assert_eq!(heard(&said(b"\"files\"")).await.unwrap(), Request::Files);
         assert!(matches!(heard(b"BENCH-TO\x02\x01").await, Err(ConversationError::Version(0x102))));
-        assert!(matches!(heard(b"RAILS-FT\x03\x00").await, Err(ConversationError::Foreign)));
+        assert!(matches!(heard(b"RAILS-FT\x04\x00").await, Err(ConversationError::Foreign)));
         assert!(matches!(heard(b"GET /").await, Err(ConversationError::Cut(_))));
         assert!(matches!(heard(&said(b"\"fish\"")).await, Err(ConversationError::Unreadable(_))));
         assert!(matches!(heard(&said(&[b' '; 2000])).await, Err(ConversationError::TooLong { length: 2000, .. })));

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, ensure};
 use file::{Source, digest_of};
 use rails_multirail::{MultiRailListener, MultiRailSession, Secret, StreamOptions};
 use rails_topo::DataSize;
-use rails_transfer::{ReceiveOptions, ReceiveSummary, SendSummary};
+use rails_transfer::{ReceiveOptions, ReceiveSummary, SendOptions, SendSummary};
 use std::{future::pending, net::SocketAddr, path::PathBuf, sync::Arc};
 use tokio::io::join;
 
@@ -98,8 +98,9 @@ impl Demo {
             let (into, options) = (inbox.clone(), ReceiveOptions::new());
             batch::receive(&receiver, far.await?, into, options, progress.clone(), stop.clone(), pending()).await
         };
-        let (sent, received) =
-            tokio::join!(batch::send(&sender, near, vec![source.path.clone()], Arc::new(()), stop.clone()), receiving,);
+        let sources = vec![source.path.clone()];
+        let sending = batch::send(&sender, near, sources, SendOptions::new(), Arc::new(()), stop.clone());
+        let (sent, received) = tokio::join!(sending, receiving);
         progress.clear();
         let (sent, received) = (sent?, received?);
         let (Ok(sent_files), Ok(received_files)) = (&sent.summary, &received.summary) else {
@@ -116,7 +117,7 @@ impl Demo {
         let Some(arrived) = digest_of(&inbox.join(name), "checking", self.quiet, stop).await? else {
             return Ok(None);
         };
-        let agreed = sent_files.files.first().map(|file| *file.digest.as_bytes());
+        let agreed = sent_files.files.first().and_then(|file| Some(*file.digest?.as_bytes()));
         ensure!(
             arrived == source.digest && agreed == Some(*source.digest.as_bytes()),
             "the file that arrived is not the one that was sent: BLAKE3 {arrived} here, {} there",

@@ -51,6 +51,18 @@ fn tree_over_two_rails_and_nothing_twice() {
     assert!(second.status.success(), "{}", stderr(&second));
     assert!(stdout(&second).contains("files: 0 sent, 3 unchanged"), "{}", stdout(&second));
 
+    // Only --checksum finds other bytes under the same size and time.
+    let small = inbox.join("tree/below/small");
+    let time = fs::metadata(&small).unwrap().modified().unwrap();
+    let spoilt = fs::read(&small).unwrap().iter().map(|byte| !byte).collect::<Vec<_>>();
+    fs::write(&small, spoilt).unwrap();
+    fs::File::open(&small).unwrap().set_modified(time).unwrap();
+    let third = run(send);
+    assert!(stdout(&third).contains("files: 0 sent, 3 unchanged"), "{}", stdout(&third));
+    let checked = run(send.into_iter().chain(["--checksum"]));
+    assert!(stdout(&checked).contains("files: 1 sent, 2 unchanged"), "{}", stdout(&checked));
+    assert_same(&source, &inbox.join("tree"));
+
     // Without --once the receiver listens until a signal ends it.
     receiver.wait_for("unchanged");
     interrupt(receiver.id());

@@ -2,7 +2,7 @@
 
 use crate::{
     error::Violation,
-    message::{Digest, Settled},
+    message::{Compare, Digest, Settled},
     proto::WINDOW,
 };
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     /// `Folder` or `Seal`: settled at once.
     Simple,
     /// `Offer`: answered, streamed, settled.
-    File,
+    File(Compare),
 }
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ struct Slot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Simple,
-    Offered,
+    Offered(Compare),
     /// The receiver has named its bytes; the sender must end the file.
     Answered,
     Started,
@@ -62,7 +62,10 @@ impl Outbound {
         assert!(self.has_room(), "an entry was opened past the window");
         let id = self.next_id;
         self.next_id += 1;
-        let stage = if kind == Kind::File { Stage::Offered } else { Stage::Simple };
+        let stage = match kind {
+            Kind::Simple => Stage::Simple,
+            Kind::File(compare) => Stage::Offered(compare),
+        };
         self.open.insert(id, Slot { entry, stage, settled: false });
         id
     }
@@ -70,7 +73,7 @@ impl Outbound {
     /// The receiver has named its bytes; returns the caller's entry.
     pub(crate) fn on_held(&mut self, id: u64) -> Result<usize, Violation> {
         match self.open.get_mut(&id) {
-            Some(slot) if slot.stage == Stage::Offered => {
+            Some(slot) if matches!(slot.stage, Stage::Offered(_)) => {
                 slot.stage = Stage::Answered;
                 Ok(slot.entry)
             }
@@ -89,7 +92,9 @@ impl Outbound {
                 return Err(Violation::Digest { id });
             }
             (Settled::Stored { .. }, Stage::Finished(_)) => true,
-            (Settled::Kept, Stage::Kept) | (Settled::Made, Stage::Simple) | (Settled::Aborted, Stage::Aborted) => true,
+            (Settled::Kept, Stage::Kept | Stage::Offered(Compare::Times))
+            | (Settled::Made, Stage::Simple)
+            | (Settled::Aborted, Stage::Aborted) => true,
             // After an answer the sender has the next move, so the file cannot fail before it.
             (Settled::Failed { .. }, stage) => stage != Stage::Answered,
             _ => false,

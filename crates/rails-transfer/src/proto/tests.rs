@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     error::Violation,
-    message::{Digest, Held, Prefix, Settled},
+    message::{Compare, Digest, Held, Prefix, Settled},
     reason::Reason,
 };
 use proptest::{prelude::*, sample::Index};
@@ -45,7 +45,7 @@ fn a_prefix_that_cannot_be_one_is_not_worth_a_read() {
 #[test]
 fn a_receiver_that_confirms_another_digest_is_caught() {
     let mut outbound = Outbound::default();
-    let id = outbound.open(0, Kind::File);
+    let id = outbound.open(0, Kind::File(Compare::Digests));
     outbound.on_held(id).unwrap();
     outbound.start(id);
     outbound.finish(id, digest(1));
@@ -113,7 +113,7 @@ impl World {
 
     fn open(&mut self, is_file: bool) {
         if self.outbound.has_room() {
-            let id = self.outbound.open(self.opened, if is_file { Kind::File } else { Kind::Simple });
+            let id = self.outbound.open(self.opened, if is_file { Kind::File(Compare::Times) } else { Kind::Simple });
             self.opened += 1;
             self.down[CONTROL].push_back(if is_file { Down::Offer(id) } else { Down::Folder(id) });
         }

@@ -2,13 +2,13 @@
 
 use crate::{
     error::Violation,
-    message::{Digest, FromReceiver, Settled, Totals},
+    message::{Digest, FromReceiver, Offer, Settled, Totals},
     meta::Meta,
     observe::{Observer, Outcome},
     path::RelPath,
     proto::{CONTROL, Fate, Inbound},
     reason::Reason,
-    store::{Incoming, Store},
+    store::{Found, Incoming, Store},
     summary::ReceiveSummary,
 };
 use std::{
@@ -102,10 +102,13 @@ impl Batch {
         }
     }
 
-    pub(super) fn on_offer(&self, id: u64, path: RelPath, size: u64) -> Result<(), Violation> {
+    pub(super) fn on_offer(&self, id: u64, offer: Offer) -> Result<(), Violation> {
         self.state().inbound.on_offer(id)?;
-        match self.store.look(&path, size, &|| !self.answers.is_closed()) {
-            Ok((file, held)) => {
+        let found = self.store.look(&offer, &|| !self.answers.is_closed());
+        let Offer { path, size, .. } = offer;
+        match found {
+            Ok(Found::Kept) => self.kept(id, &path, size),
+            Ok(Found::Other(file, held)) => {
                 let mut state = self.state();
                 state.inbound.answer(id, size, &held);
                 state.offered.insert(id, Receiving { path, size, file });
@@ -122,14 +125,7 @@ impl Batch {
         let Receiving { path, size, file } = state.take(id);
         drop(state);
         match file.keep(meta, &self.store.guarantees) {
-            Ok(()) => {
-                let mut state = self.state();
-                state.summary.already_there += 1;
-                state.summary.arrived(&path);
-                drop(state);
-                self.observer.finished(&path, size, Outcome::AlreadyThere);
-                self.settle(id, Settled::Kept)
-            }
+            Ok(()) => self.kept(id, &path, size),
             Err(reason) => self.fail(id, &path, size, reason),
         }
     }
@@ -174,6 +170,15 @@ impl Batch {
     pub(super) fn take_summary(&self) -> ReceiveSummary {
         let summary = take(&mut self.state().summary);
         ReceiveSummary { lacking: self.store.guarantees.lacking(), ..summary }
+    }
+
+    fn kept(&self, id: u64, path: &RelPath, size: u64) -> Result<(), Violation> {
+        let mut state = self.state();
+        state.summary.already_there += 1;
+        state.summary.arrived(path);
+        drop(state);
+        self.observer.finished(path, size, Outcome::AlreadyThere);
+        self.settle(id, Settled::Kept)
     }
 
     fn fail(&self, id: u64, path: &RelPath, size: u64, reason: Reason) -> Result<(), Violation> {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     guarantee::{Guarantee, LackingGuarantee},
-    message::{Held, Totals},
+    message::{Compare, Held, Offer, Totals},
     meta::Meta,
     path::RelPath,
     send,
@@ -57,11 +57,12 @@ fn a_file_may_start_after_the_control_stream_has_ended() {
     let folder = Folder { path: into.path().to_owned(), guarantees, observer: Arc::new(()), answers, streams: 1 };
     let (work_in, work) = mpsc::channel(WRITE_BEHIND);
     let (batch, worker) = block_on(Main::start(work, sync_mpsc::channel().0).unwrap().begin(folder)).unwrap();
-    let path = |name| RelPath::parse(name).unwrap();
+    let offer =
+        |name| Offer { path: RelPath::parse(name).unwrap(), size: 3, meta: Meta::default(), compare: Compare::Times };
     for message in [
         FromSender::Totals(Totals::default()),
-        FromSender::Offer { id: 0, path: path("f"), size: 3 },
-        FromSender::Offer { id: 1, path: path("g"), size: 3 },
+        FromSender::Offer { id: 0, offer: offer("f") },
+        FromSender::Offer { id: 1, offer: offer("g") },
     ] {
         block_on(work_in.send(Frame::Message(message))).unwrap();
     }

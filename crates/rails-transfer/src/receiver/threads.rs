@@ -140,7 +140,7 @@ impl Control {
             FromSender::Unreadable { reason } => self.batch.on_unreadable(&reason),
             FromSender::Folder { id, path } => self.batch.on_folder(id, &path),
             FromSender::Seal { id, path, meta } => self.batch.on_seal(id, &path, meta),
-            FromSender::Offer { id, path, size } => self.batch.on_offer(id, path, size),
+            FromSender::Offer { id, offer } => self.batch.on_offer(id, offer),
             FromSender::Keep { id, meta } => self.batch.on_keep(id, meta),
             message => on_message(message, carrier),
         }

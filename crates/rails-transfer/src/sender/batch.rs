@@ -3,7 +3,8 @@
 use crate::{
     error::Violation,
     guarantee::LackingGuarantee,
-    message::{Digest, FromSender, Held, Settled, Totals},
+    message::{Compare, Digest, FromSender, Held, Offer, Settled, Totals},
+    meta::Meta,
     observe::{Observer, Outcome},
     plan::{Entry, EntryKind, Plan},
     proto::{Kind, Outbound},
@@ -22,6 +23,7 @@ use std::{
 /// What is open, and what has come of it. Its lock is held for no call that waits.
 pub(super) struct Batch {
     observer: Arc<dyn Observer>,
+    compare: Compare,
     bytes_sent: AtomicU64,
     state: Mutex<State>,
 }
@@ -60,7 +62,7 @@ struct Running {
 }
 
 impl Batch {
-    pub(super) fn new(mut plan: Plan, observer: Arc<dyn Observer>) -> Self {
+    pub(super) fn new(mut plan: Plan, compare: Compare, observer: Arc<dyn Observer>) -> Self {
         let failures = plan.unreadable.iter().map(|reason| Failure { path: None, reason: reason.clone() }).collect();
         let summary = SendSummary { skipped: std::mem::take(&mut plan.skipped), failures, ..SendSummary::default() };
         let state = State {
@@ -75,7 +77,7 @@ impl Batch {
             lost_folders: BTreeSet::new(),
             summary,
         };
-        Self { observer, bytes_sent: AtomicU64::new(0), state: Mutex::new(state) }
+        Self { observer, compare, bytes_sent: AtomicU64::new(0), state: Mutex::new(state) }
     }
 
     pub(super) fn totals(&self) -> Totals {
@@ -100,8 +102,9 @@ impl Batch {
             let path = path.clone();
             return Some(match kind {
                 EntryKind::Folder { .. } => FromSender::Folder { id: state.outbound.open(index, Kind::Simple), path },
-                EntryKind::File { size, .. } => {
-                    FromSender::Offer { id: state.outbound.open(index, Kind::File), path, size: *size }
+                EntryKind::File { size, meta, .. } => {
+                    let offer = Offer { path, size: *size, meta: *meta, compare: self.compare };
+                    FromSender::Offer { id: state.outbound.open(index, Kind::File(self.compare)), offer }
                 }
             });
         }
@@ -130,7 +133,7 @@ impl Batch {
     pub(super) fn on_held(&self, id: u64, held: Held) -> Result<Job, Violation> {
         let state = &mut *self.state();
         let Entry { path, kind } = &state.plan.entries[state.outbound.on_held(id)?];
-        let EntryKind::File { source, size } = kind else { unreachable!("only files are opened as files") };
+        let EntryKind::File { source, size, .. } = kind else { unreachable!("only files are opened as files") };
         let stop = Arc::new(AtomicBool::new(false));
         state.files.insert(id, Running { stop: Arc::clone(&stop), resumed_at: 0, digest: None });
         Ok(Job { id, path: path.clone(), source: source.clone(), size: *size, held, stop })
@@ -153,12 +156,12 @@ impl Batch {
         match outcome {
             Settled::Stored { digest } => {
                 let how = How::Sent { resumed_at: file.map_or(0, |file| file.resumed_at) };
-                state.summary.files.push(SentFile { path: path.clone(), size, digest, how });
+                state.summary.files.push(SentFile { path: path.clone(), size, digest: Some(digest), how });
                 drop(state);
                 self.observer.finished(&path, size, Outcome::Stored(digest));
             }
             Settled::Kept => {
-                let digest = file.and_then(|file| file.digest).expect("a file is kept for its digest");
+                let digest = file.and_then(|file| file.digest);
                 state.summary.files.push(SentFile { path: path.clone(), size, digest, how: How::AlreadyThere });
                 drop(state);
                 self.observer.finished(&path, size, Outcome::AlreadyThere);
@@ -215,22 +218,20 @@ impl Batch {
                 state.outbound.keep(id);
                 FromSender::Keep { id, meta }
             }
-            Event::Changed { reason, size: Some(now) } => {
+            Event::Changed { reason, now: Some(now) } => {
                 let mut guard = self.state();
                 let state = &mut *guard;
                 let index = state.index(id);
                 if state.outbound.is_lost(id) || !state.changed_once.insert(index) {
                     return self.take_back(guard, id, reason);
                 }
-                if let EntryKind::File { size, .. } = &mut state.plan.entries[index].kind {
-                    *size = now;
+                if let EntryKind::File { size, meta, .. } = &mut state.plan.entries[index].kind {
+                    (*size, *meta) = (now.len(), Meta::of(&now));
                 }
                 state.changed.insert(id, index);
                 state.abort(id, Reason::new(format_args!("{reason}; it is sent again")))
             }
-            Event::Changed { reason, size: None } | Event::Failed { reason } => {
-                self.take_back(self.state(), id, reason)
-            }
+            Event::Changed { reason, now: None } | Event::Failed { reason } => self.take_back(self.state(), id, reason),
         }
     }
 

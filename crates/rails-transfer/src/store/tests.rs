@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     calls::Calls,
     guarantee::{Guarantee, LackingGuarantee},
+    meta::Modified,
     observe::Observer,
 };
 use std::{
@@ -28,7 +29,20 @@ fn path(name: &str) -> RelPath {
 }
 
 fn meta(mode: u32) -> Meta {
-    Meta::of(mode, Modified::new(1_000_000_000, 0))
+    Meta { mode: Some(mode), modified: Some(Modified { seconds: 1_000_000_000, nanos: 0 }) }
+}
+
+/// An offer of a file that is compared by its digest.
+fn offer(name: &str, size: u64) -> Offer {
+    Offer { path: path(name), size, meta: meta(0o640), compare: Compare::Digests }
+}
+
+/// The file that is found for an offer, and is not the sender's.
+fn look(store: &Store, name: &str, size: u64) -> Result<(Incoming, Held), Reason> {
+    match store.look(&offer(name, size), &|| true)? {
+        Found::Other(file, held) => Ok((file, held)),
+        Found::Kept => panic!("{name} was compared by its time"),
+    }
 }
 
 /// Stores two files in a folder, keeps one of them, and seals the folder; gives what was lacking.
@@ -38,13 +52,13 @@ fn store_some(into: &TempDir, calls: Calls, strict: bool) -> Result<Vec<Guarante
     let store = Store::open(into.path(), guarantees).unwrap();
     store.make_folder(&path("d"))?;
     for (name, bytes) in [("d/a", b"a"), ("d/b", b"b")] {
-        let (mut file, _) = store.look(&path(name), 1, &|| true)?;
+        let (mut file, _) = look(&store, name, 1)?;
         file.start(0, meta(0o640), &store.guarantees)?;
         file.write(bytes)?;
         file.finish(blake3::hash(bytes).into(), &store.guarantees)?;
         assert_eq!(fs::read(into.path().join(name)).unwrap(), bytes);
     }
-    let (kept, held) = store.look(&path("d/b"), 1, &|| true)?;
+    let (kept, held) = look(&store, "d/b", 1)?;
     assert_eq!(held.whole, Some(blake3::hash(b"b").into()));
     kept.keep(meta(0o600), &store.guarantees)?;
     store.seal_folder(&path("d"), meta(0o750))?;
@@ -159,12 +173,12 @@ fn locks_keep_another_receiver_out() {
         let into = tempfile::tempdir().unwrap();
         let open = |calls| Store::open(into.path(), Guarantees::new(calls, false, Arc::new(()))).unwrap();
         let (first, second) = (open(one), open(other));
-        let (mut writing, _) = first.look(&path("f"), 2, &|| true).unwrap();
+        let (mut writing, _) = look(&first, "f", 2).unwrap();
         writing.start(0, Meta::default(), &first.guarantees).unwrap();
-        assert_eq!(second.look(&path("f"), 2, &|| true).unwrap_err().as_str(), BUSY);
+        assert_eq!(look(&second, "f", 2).unwrap_err().as_str(), BUSY);
         writing.write(b"x").unwrap();
         writing.park();
-        assert!(second.look(&path("f"), 2, &|| true).is_ok());
+        assert!(look(&second, "f", 2).is_ok());
     }
 }
 
@@ -196,7 +210,7 @@ fn parts_that_everybody_may_write_are_resumed() {
         fs::write(&part, "ab").unwrap();
         fs::set_permissions(&part, fs::Permissions::from_mode(0o666)).unwrap();
         let store = Store::open(into.path(), Guarantees::new(calls, false, Arc::new(()))).unwrap();
-        let looked = store.look(&path("f"), 3, &|| true);
+        let looked = look(&store, "f", 3);
         match looked {
             Ok((_, held)) => assert_eq!((resumes, held.part.map(|part| part.len)), (true, Some(2))),
             Err(reason) => assert!(!resumes && reason.as_str().contains("not ours alone"), "{reason}"),

@@ -17,9 +17,9 @@ use std::{
 use tempfile::tempdir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-const GREETING: &[u8] = b"RAILS-FT\x03\x00S\0";
+const GREETING: &[u8] = b"RAILS-FT\x04\x00S\0";
 /// The greeting of a sender that opens up to 64 further streams.
-const GREETING_OF_STREAMS: &[u8] = b"RAILS-FT\x03\x00S\x40";
+const GREETING_OF_STREAMS: &[u8] = b"RAILS-FT\x04\x00S\x40";
 
 /// Plays bytes to a receiver, reading and forgetting its answers, and then closes.
 fn play(script: &[u8], into: &Path) -> Result<ReceiveSummary, ReceiveError> {
@@ -48,6 +48,11 @@ fn named(message: u8, id: u8, path: &[u8], rest: &[u8]) -> Vec<u8> {
     [&[message, id, u8::try_from(path.len()).unwrap()], path, rest].concat()
 }
 
+/// An offer without properties, compared by its times.
+fn offering(id: u8, path: &[u8], size: &[u8]) -> Vec<u8> {
+    named(OFFER, id, path, &[size, &[0, 0]].concat())
+}
+
 const TOTALS: u8 = 0;
 const FOLDER: u8 = 2;
 const OFFER: u8 = 3;
@@ -69,7 +74,7 @@ fn paths_that_lead_out_end_the_transfer() {
     let outer = tempdir().unwrap();
     let into = outer.path().join("into");
     for path in [&b"../x"[..], b"/x", b"a/../../x", b"..", b".", b"", b"a\0", b"a//b", b".x.rails-part"] {
-        for message in [named(FOLDER, 0, path, &[]), named(OFFER, 0, path, &[1]), named(SEAL, 0, path, &[0])] {
+        for message in [named(FOLDER, 0, path, &[]), offering(0, path, &[1]), named(SEAL, 0, path, &[0])] {
             let result = play_messages(&[&message], &into);
             assert!(matches!(result, Err(ReceiveError::Wire(WireError::Message(_)))), "{result:?}");
         }
@@ -120,11 +125,11 @@ fn link_in_the_place_of_a_part() {
 #[test]
 fn messages_out_of_turn_are_named() {
     let into = tempdir().unwrap();
-    let offer = named(OFFER, 0, b"f", &[5]);
-    let second = named(OFFER, 0, b"g", &[5]);
+    let offer = offering(0, b"f", &[5]);
+    let second = offering(0, b"g", &[5]);
     for (messages, expected) in [
         (&[&[TOTALS, 0, 0, 0][..]][..], Violation::Unexpected("a second message of totals")),
-        (&[&named(OFFER, 7, b"f", &[5])], Violation::Sequence { got: 7, expected: 0 }),
+        (&[&offering(7, b"f", &[5])], Violation::Sequence { got: 7, expected: 0 }),
         (&[&offer, &second], Violation::Sequence { got: 0, expected: 1 }),
         (&[&[START, 0, 0, 0]], Violation::Entry { what: "a start", id: 0 }),
         (&[&offer, &[START, 0, 3, 0]], Violation::Offset { id: 0, offset: 3 }),
@@ -141,14 +146,14 @@ fn a_sender_that_is_gone_holds_up_no_receiver() {
     let into = tempdir().unwrap();
     fs::File::create(into.path().join("f")).unwrap().set_len(1 << 40).unwrap();
     let one_tebibyte = [0x80, 0x80, 0x80, 0x80, 0x80, 0x20];
-    let offer = named(OFFER, 0, b"f", &one_tebibyte);
+    let offer = offering(0, b"f", &one_tebibyte);
     assert!(matches!(play_messages(&[&offer], into.path()), Err(ReceiveError::Wire(WireError::Cut))));
 }
 
 #[test]
 fn a_65th_open_file_is_one_too_many() {
     let into = tempdir().unwrap();
-    let offers: Vec<_> = (0..65_u8).map(|id| named(OFFER, id, &[b'a' + id % 26, b'0' + id / 26], &[5])).collect();
+    let offers: Vec<_> = (0..65_u8).map(|id| offering(id, &[b'a' + id % 26, b'0' + id / 26], &[5])).collect();
     let offers: Vec<_> = offers.iter().map(Vec::as_slice).collect();
     assert!(matches!(play_messages(&offers[..64], into.path()), Err(ReceiveError::Wire(WireError::Cut))));
     assert_eq!(violation(play_messages(&offers, into.path())), Violation::Window);
@@ -412,12 +417,12 @@ impl Peer {
         self.control.write_all(&[GREETING_OF_STREAMS, &totals].concat()).await.unwrap();
         let mut greeting = [0; 12];
         self.control.read_exact(&mut greeting).await.unwrap();
-        assert_eq!(&greeting, b"RAILS-FT\x03\x00R\x02");
+        assert_eq!(&greeting, b"RAILS-FT\x04\x00R\x02");
     }
 
     /// Offers a file of 5 bytes, and waits for the answer.
     async fn offer(&mut self, id: u8) {
-        let offer = frame(0, &named(OFFER, id, &[b'a' + id], &[5]));
+        let offer = frame(0, &offering(id, &[b'a' + id], &[5]));
         self.control.write_all(&offer).await.unwrap();
         let mut held = [0; 9];
         self.control.read_exact(&mut held).await.unwrap();
@@ -593,7 +598,7 @@ fn the_end_of_a_batch_within_a_file_that_failed_on_the_control_stream() {
     let into = tempdir().unwrap();
     // The second offer of one name fails when it starts, because the part of the first is there.
     let messages = |messages: &[&[u8]]| messages.iter().map(|message| frame(0, message)).collect::<Vec<_>>().concat();
-    let offers = messages(&[&[TOTALS, 0, 0, 0], &named(OFFER, 0, b"a", &[5]), &named(OFFER, 1, b"a", &[5])]);
+    let offers = messages(&[&[TOTALS, 0, 0, 0], &offering(0, b"a", &[5]), &offering(1, b"a", &[5])]);
     let first = [messages(&[&[START, 0, 0, 0]]), frame(1, b"abc"), messages(&[&[ABORT, 0, 0]])].concat();
     let second = messages(&[&[START, 1, 0, 0], &[DONE]]);
     let script = [GREETING, &offers, &first, &second].concat();
@@ -615,7 +620,7 @@ fn a_file_that_fails_at_both_ends_fails_once() {
     let (a, mut peer) = duplex(1 << 16);
     let plays = async {
         let held = frame(0, &[1, 0, 0, 0]);
-        peer.write_all(&[&b"RAILS-FT\x03\x00R\0"[..], &held].concat()).await.unwrap();
+        peer.write_all(&[&b"RAILS-FT\x04\x00R\0"[..], &held].concat()).await.unwrap();
         peer.read_exact(&mut [0; 12]).await.unwrap();
         // When the file's end comes, and that of the batch: it failed here too, and the last word.
         for (end, answer) in [(ABORT, &[2, 0, 4, 1, b'x'][..]), (DONE, &[3])] {

@@ -1,8 +1,10 @@
 //! Files arrive as they were sent.
 
-use super::support::{Node, Notes, Tree, bytes, harvest, in_a_process, plant, transfer, transfer_cut, watched};
+use super::support::{
+    Node, Notes, Tree, bytes, harvest, in_a_process, plant, transfer, transfer_cut, transfer_with, watched,
+};
 use proptest::prelude::*;
-use rails_transfer::How;
+use rails_transfer::{Compare, How, SendOptions};
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
@@ -59,7 +61,7 @@ proptest! {
         prop_assert_eq!(sent.folders + received.folders, 2 * (tree.len() - files) as u64);
         for file in &sent.files {
             let Some(Node::File(_, bytes)) = tree.get(file.path.as_bytes()) else { panic!("{:?}", file.path) };
-            prop_assert_eq!(file.digest, blake3::hash(bytes).into());
+            prop_assert_eq!(file.digest, Some(blake3::hash(bytes).into()));
         }
 
         let (again, received) = transfer(&sources, into.path(), capacity);
@@ -144,6 +146,40 @@ fn a_file_that_is_there_gets_the_new_mode() {
     let (sent, _) = transfer(&[source], into.path(), 64);
     assert_eq!(sent.unwrap().files[0].how, How::AlreadyThere);
     assert_eq!(harvest(into.path()), Tree::from([(b"f".to_vec(), Node::File(0o700, b"same".to_vec()))]));
+}
+
+/// A file of the same size and time is not read, unless its digest is asked for.
+#[test]
+fn files_of_equal_size_and_time() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    let (source, target) = (from.path().join("f"), into.path().join("f"));
+    fs::write(&source, "new!").unwrap();
+    let time = fs::metadata(&source).unwrap().modified().unwrap();
+    fs::write(&target, "old!").unwrap();
+    let of_time = |time| fs::File::open(&target).unwrap().set_modified(time).unwrap();
+    let send = |compare| {
+        let (sent, _) = transfer_with(SendOptions::new().compare(compare), std::slice::from_ref(&source), into.path());
+        sent.unwrap().files.remove(0)
+    };
+
+    of_time(time);
+    let kept = send(Compare::Times);
+    assert_eq!((kept.how, kept.digest), (How::AlreadyThere, None));
+    assert_eq!(fs::read(&target).unwrap(), b"old!");
+
+    let sent = send(Compare::Digests);
+    assert_eq!((sent.how, sent.digest), (How::Sent { resumed_at: 0 }, Some(blake3::hash(b"new!").into())));
+    assert_eq!(send(Compare::Digests).how, How::AlreadyThere);
+
+    // One nanosecond makes the difference, and a mode too.
+    of_time(time + Duration::from_nanos(1));
+    let kept = send(Compare::Times);
+    assert_eq!((kept.how, kept.digest), (How::AlreadyThere, sent.digest));
+    assert_eq!(fs::metadata(&target).unwrap().modified().unwrap(), time);
+    fs::set_permissions(&target, fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(send(Compare::Times).digest.is_some());
+    assert_eq!(fs::metadata(&target).unwrap().permissions(), fs::metadata(&source).unwrap().permissions());
+    assert_eq!(send(Compare::Times).digest, None);
 }
 
 /// Times that a file may have: before 1970, to the nanosecond, and in the future.

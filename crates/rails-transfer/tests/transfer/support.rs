@@ -80,6 +80,12 @@ pub(crate) fn transfer(sources: &[PathBuf], into: &Path, capacity: usize) -> Res
     watched(sources, into, (a, b), Arc::new(()))
 }
 
+/// As [`transfer`], with a sender's options.
+pub(crate) fn transfer_with(options: SendOptions, sources: &[PathBuf], into: &Path) -> Results {
+    let (a, b) = duplex(4096);
+    block_on(async { tokio::join!(options.send(a, sources, Arc::new(())), receive(b, into, Arc::new(()))) })
+}
+
 /// As [`transfer`], with an observer at the sender.
 pub(crate) fn watched(
     sources: &[PathBuf],

@@ -20,6 +20,8 @@ use std::{
 pub(crate) struct Progress {
     bar: Bar,
     show: Show,
+    /// Whether files that were there already have lines too.
+    details: bool,
     /// Files under way.
     open: Mutex<BTreeMap<String, File>>,
     /// The waits of a receiver.
@@ -41,14 +43,15 @@ struct File {
 }
 
 impl Progress {
-    /// A bar if stderr is a terminal, else a line for each file; neither if `quiet`.
-    pub(crate) fn new(quiet: bool) -> Self {
+    /// A bar if stderr is a terminal, else a line for each file that moves, and with `details` for
+    /// each that need not; nothing if `quiet`.
+    pub(crate) fn new(quiet: bool, details: bool) -> Self {
         let show = match (quiet, std::io::stderr().is_terminal()) {
             (true, _) => Show::Nothing,
             (false, true) => Show::Bar,
             (false, false) => Show::Lines,
         };
-        Self::showing(show)
+        Self { details, ..Self::showing(show) }
     }
 
     /// A bar if stderr is a terminal; nothing otherwise, or if `quiet`.
@@ -58,7 +61,7 @@ impl Progress {
 
     fn showing(show: Show) -> Self {
         let bar = if show == Show::Bar { bar::shown() } else { Bar::hidden() };
-        Self { bar, show, open: Mutex::default(), waits: Waits::new() }
+        Self { bar, show, details: false, open: Mutex::default(), waits: Waits::new() }
     }
 
     /// A bar over `size` bytes; nothing without a terminal.
@@ -130,7 +133,9 @@ impl Observer for Progress {
             Outcome::Stored(_) => self.line("stored", format_args!("{path} ({bytes})")),
             Outcome::AlreadyThere => {
                 self.bar.inc(size - done.min(size));
-                self.line("unchanged", format_args!("{path} ({bytes})"));
+                if self.details {
+                    self.line("unchanged", format_args!("{path} ({bytes})"));
+                }
             }
             Outcome::Failed(reason) => {
                 // Bytes that will not be sent any more are subtracted, so that the bar can reach its end.

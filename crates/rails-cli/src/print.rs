@@ -38,8 +38,10 @@ pub fn more(text: impl fmt::Display) -> Result<bool> {
 
 /// Writes a line to stderr. A failure is ignored, because there is no other place to report it.
 pub fn note(line: impl fmt::Display) {
+    // One call for all of it: stderr has no buffer, and other processes write there too.
+    let line = format!("{line}\n");
     bar::suspend(|| {
-        let _ = writeln!(io::stderr(), "{line}");
+        let _ = io::stderr().write_all(line.as_bytes());
     });
 }
 

@@ -97,8 +97,10 @@ pub struct Printable<'a>(pub &'a Path);
 
 impl fmt::Display for Printable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for part in self.0.to_string_lossy().chars() {
-            if steers(part) { write!(f, "{}", part.escape_default())? } else { write!(f, "{part}")? }
+        for part in self.0.to_string_lossy().split_inclusive(steers) {
+            let plain = part.trim_end_matches(steers);
+            f.write_str(plain)?;
+            part[plain.len()..].chars().try_for_each(|steering| write!(f, "{}", steering.escape_default()))?;
         }
         Ok(())
     }

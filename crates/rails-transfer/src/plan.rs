@@ -85,9 +85,9 @@ pub(crate) fn plan(sources: &[PathBuf]) -> Result<Plan, SendError> {
     let mut plan = Plan::default();
     for source in sources {
         match inspect(source)? {
-            (Some(path), metadata) if metadata.is_file() => {
+            (Some(path), Seen { kind: SeenKind::File { size }, meta }) => {
                 plan.claim(&path, source)?;
-                plan.add_file(path, &metadata, Place::Named(source.clone()));
+                plan.add_file(path, size, meta, Place::Named(source.clone()));
             }
             (path, _) => plan.walk(source, path.as_ref())?,
         }
@@ -110,19 +110,19 @@ pub fn check(sources: &[PathBuf]) -> Result<(), SendError> {
     Ok(())
 }
 
-/// The name under which a source arrives, if it has one, and its metadata: of a file or a folder.
-fn inspect(source: &Path) -> Result<(Option<RelPath>, Metadata), SendError> {
-    let metadata = fs::metadata(source)
-        .map(Metadata::from_just_metadata)
+/// The name under which a source arrives, if it has one, and the source: a file or a folder.
+fn inspect(source: &Path) -> Result<(Option<RelPath>, Seen), SendError> {
+    let seen = fs::metadata(source)
+        .map(|metadata| Seen::of(&Metadata::from_just_metadata(metadata)))
         .map_err(|error| SendError::Source { path: source.to_owned(), source: error })?;
     let path = own_name(source)
         .map(|name| RelPath::parse(name.as_bytes()))
         .transpose()
         .map_err(|error| SendError::Name { path: source.to_owned(), source: error })?;
-    if metadata.is_dir() || metadata.is_file() && path.is_some() {
-        Ok((path, metadata))
-    } else {
-        Err(SendError::Special { path: source.to_owned() })
+    match seen.kind {
+        SeenKind::Folder => Ok((path, seen)),
+        SeenKind::File { .. } if path.is_some() => Ok((path, seen)),
+        _ => Err(SendError::Special { path: source.to_owned() }),
     }
 }
 
@@ -134,16 +134,16 @@ impl Plan {
         let root = Arc::new(Dir::open_ambient_dir(source, ambient_authority()).map_err(failed)?);
         if let Some(base) = base {
             self.claim(base, source)?;
-            self.add_folder(base.clone(), &root.dir_metadata().map_err(failed)?);
+            self.add_folder(base.clone(), Seen::of(&root.dir_metadata().map_err(failed)?).meta);
         }
         // The remaining paths, relative to the root, the next one last.
         let mut left = list(&root, Path::new("")).map_err(failed)?;
-        while let Some(inside) = left.pop() {
+        while let Some((inside, seen)) = left.pop() {
             let at = source.join(&inside);
             let path = match below(base, &inside) {
                 Ok(path) => path,
                 Err(error @ PathError::Reserved) => {
-                    self.skipped.push(Skipped { source: at, reason: Reason::new(error) });
+                    self.skip(at, error);
                     continue;
                 }
                 // A folder is left out with its contents, whose paths are longer still.
@@ -152,26 +152,32 @@ impl Plan {
                     continue;
                 }
             };
-            let metadata = match root.symlink_metadata(&inside) {
-                Ok(metadata) => metadata,
+            let Seen { kind, meta } = match seen {
+                Ok(seen) => seen,
                 Err(error) => {
                     self.unreadable("inspect", &at, error);
                     continue;
                 }
             };
-            if !metadata.is_file() && !metadata.is_dir() {
-                let reason = if metadata.is_symlink() { "a symbolic link" } else { "a special file" };
-                self.skipped.push(Skipped { source: at, reason: Reason::new(reason) });
-                continue;
+            match kind {
+                SeenKind::Link => {
+                    self.skip(at, "a symbolic link");
+                    continue;
+                }
+                SeenKind::Special => {
+                    self.skip(at, "a special file");
+                    continue;
+                }
+                SeenKind::File { .. } | SeenKind::Folder => {}
             }
             if path.parent().is_none() {
                 self.claim(&path, &at)?;
             }
-            if metadata.is_file() {
-                self.add_file(path, &metadata, Place::Below(root.clone(), inside));
+            if let SeenKind::File { size } = kind {
+                self.add_file(path, size, meta, Place::Below(root.clone(), inside));
                 continue;
             }
-            self.add_folder(path, &metadata);
+            self.add_folder(path, meta);
             match list(&root, &inside) {
                 Ok(listed) => left.extend(listed),
                 Err(error) => self.unreadable("list", &at, error),
@@ -180,17 +186,19 @@ impl Plan {
         Ok(())
     }
 
-    fn add_folder(&mut self, path: RelPath, metadata: &Metadata) {
-        let meta = Meta::of(metadata);
+    fn add_folder(&mut self, path: RelPath, meta: Meta) {
         self.totals.folders += 1;
         self.entries.push(Entry { path, kind: EntryKind::Folder { meta } });
     }
 
-    fn add_file(&mut self, path: RelPath, metadata: &Metadata, source: Place) {
-        let (size, meta) = (metadata.len(), Meta::of(metadata));
+    fn add_file(&mut self, path: RelPath, size: u64, meta: Meta, source: Place) {
         self.totals.files += 1;
         self.totals.bytes += size;
         self.entries.push(Entry { path, kind: EntryKind::File { source, size, meta } });
+    }
+
+    fn skip(&mut self, source: PathBuf, reason: impl fmt::Display) {
+        self.skipped.push(Skipped { source, reason: Reason::new(reason) });
     }
 
     fn unreadable(&mut self, doing: &str, at: &Path, error: impl fmt::Display) {
@@ -213,18 +221,54 @@ fn own_name(source: &Path) -> Option<&std::ffi::OsStr> {
     if bytes == b"." || bytes.ends_with(b"/.") { None } else { source.file_name() }
 }
 
-/// The paths of a folder's entries, relative to the root, in descending order: two runs over one
-/// tree offer the same entries in the same order.
-fn list(root: &Dir, folder: &Path) -> io::Result<Vec<PathBuf>> {
+/// Whatever has a name at the sender. Much smaller than its metadata: a folder may have millions.
+#[derive(Debug)]
+struct Seen {
+    kind: SeenKind,
+    meta: Meta,
+}
+
+#[derive(Debug)]
+enum SeenKind {
+    Folder,
+    File { size: u64 },
+    Link,
+    Special,
+}
+
+impl Seen {
+    fn of(metadata: &Metadata) -> Self {
+        let kind = if metadata.is_dir() {
+            SeenKind::Folder
+        } else if metadata.is_file() {
+            SeenKind::File { size: metadata.len() }
+        } else if metadata.is_symlink() {
+            SeenKind::Link
+        } else {
+            SeenKind::Special
+        };
+        Self { kind, meta: Meta::of(metadata) }
+    }
+}
+
+/// An entry of a folder: its path, relative to the root, and what is there.
+type Listed = (PathBuf, io::Result<Seen>);
+
+/// The entries of a folder, in descending order: two runs over one tree offer the same entries in
+/// the same order.
+fn list(root: &Dir, folder: &Path) -> io::Result<Vec<Listed>> {
     // The empty path is opened as `.`. Links are not followed: the folder may have become one since
     // it was inspected.
     let name = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);
     let opened = Dir::from_std_file(root.open_with(name, &options)?.into_std());
-    let names = opened.entries()?.map(|entry| Ok(folder.join(entry?.file_name())));
-    let mut listed = names.collect::<io::Result<Vec<PathBuf>>>()?;
-    listed.sort_unstable_by(|a, b| b.cmp(a));
+    let entries = opened.entries()?.map(|entry| {
+        let entry = entry?;
+        Ok((folder.join(entry.file_name()), entry.metadata().map(|metadata| Seen::of(&metadata))))
+    });
+    let mut listed = entries.collect::<io::Result<Vec<Listed>>>()?;
+    listed.sort_unstable_by(|(a, _), (b, _)| b.cmp(a));
     Ok(listed)
 }
 

@@ -24,13 +24,16 @@ use std::{
         fd::AsRawFd,
         unix::fs::{MetadataExt as _, PermissionsExt},
     },
-    path::Path,
-    sync::{Mutex, PoisonError},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 /// The receiving folder.
 pub(crate) struct Store {
     root: Dir,
+    /// The folder of the last entry, by its path below the root: most entries have the folder of
+    /// the one before.
+    last: Mutex<Option<(PathBuf, Arc<Dir>)>>,
     /// The guarantees of the file systems below the folder.
     pub(crate) guarantees: Guarantees,
 }
@@ -48,7 +51,7 @@ pub(crate) enum Found {
 #[derive(Debug)]
 pub(crate) struct Incoming {
     /// The folder that holds the file.
-    dir: Dir,
+    dir: Arc<Dir>,
     name: OsString,
     part_name: OsString,
     /// The properties that the file will have.
@@ -70,7 +73,8 @@ impl Store {
     /// Opens the receiving folder, and makes it if it does not exist.
     pub(crate) fn open(into: &Path, guarantees: Guarantees) -> io::Result<Self> {
         make_folder(into)?;
-        Ok(Self { root: Dir::open_ambient_dir(into, ambient_authority())?, guarantees })
+        let root = Dir::open_ambient_dir(into, ambient_authority())?;
+        Ok(Self { root, last: Mutex::default(), guarantees })
     }
 
     /// Makes a folder, private to this user until it is sealed; an existing one stays as it is.
@@ -124,12 +128,21 @@ impl Store {
         Ok(Found::Other(file, Held { whole, part }))
     }
 
-    fn folder_of(&self, path: &RelPath) -> Result<Dir, Reason> {
-        match path.parent() {
+    fn folder_of(&self, path: &RelPath) -> Result<Arc<Dir>, Reason> {
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, dir)) = &*last
+            && of == parent
+        {
+            return Ok(Arc::clone(dir));
+        }
+        let opened = match path.parent() {
             Some(parent) => self.root.open_dir(parent),
             None => self.root.try_clone(),
-        }
-        .map_err(because("open the folder that holds it"))
+        };
+        let dir = Arc::new(opened.map_err(because("open the folder that holds it"))?);
+        *last = Some((parent.to_owned(), Arc::clone(&dir)));
+        Ok(dir)
     }
 }
 

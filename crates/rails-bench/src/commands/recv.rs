@@ -88,7 +88,7 @@ async fn receive(args: &Args, end: &Endpoint, guest: Guest, stop: Stop, details:
         part(session, Parting::Failed).await;
         return Err(left.into());
     }
-    let progress = Arc::new(Progress::new(args.quiet));
+    let progress = Arc::new(Progress::new(args.quiet, details));
     let options = ReceiveOptions::new().strict(args.strict);
     let (peer, limit) = (session.peer_addr(), args.idle_timeout);
     let (end_turn, turn_ends) = oneshot::channel();

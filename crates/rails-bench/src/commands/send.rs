@@ -87,7 +87,7 @@ async fn send(args: Args, details: bool) -> Result<Exit> {
     if args.explain {
         print::note(format_args!("{paired}"));
     }
-    let progress = Arc::new(Progress::new(args.quiet));
+    let progress = Arc::new(Progress::new(args.quiet, details));
     let way = Way { session: call.session, control: call.control.into_stream() };
     let compare = if args.checksum { Compare::Digests } else { Compare::Times };
     let options = SendOptions::new().compare(compare);

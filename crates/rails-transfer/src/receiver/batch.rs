@@ -82,52 +82,51 @@ impl Batch {
         Ok(())
     }
 
-    pub(super) fn on_folder(&self, id: u64, path: &RelPath) -> Result<(), Violation> {
+    pub(super) fn on_folder(&self, id: u64, path: &RelPath) -> Result<FromReceiver, Violation> {
         self.state().inbound.on_simple(id)?;
-        match self.store.make_folder(path) {
+        Ok(match self.store.make_folder(path) {
             Ok(()) => {
                 self.state().summary.folders += 1;
                 self.observer.finished(path, 0, Outcome::Made);
-                self.settle(id, Settled::Made)
+                FromReceiver::Settled { id, outcome: Settled::Made }
             }
-            Err(reason) => self.fail(id, path, 0, reason),
-        }
+            Err(reason) => self.failed(id, path, 0, reason),
+        })
     }
 
-    pub(super) fn on_seal(&self, id: u64, path: &RelPath, meta: Meta) -> Result<(), Violation> {
+    pub(super) fn on_seal(&self, id: u64, path: &RelPath, meta: Meta) -> Result<FromReceiver, Violation> {
         self.state().inbound.on_simple(id)?;
-        match self.store.seal_folder(path, meta) {
-            Ok(()) => self.settle(id, Settled::Made),
-            Err(reason) => self.fail(id, path, 0, reason),
-        }
+        Ok(match self.store.seal_folder(path, meta) {
+            Ok(()) => FromReceiver::Settled { id, outcome: Settled::Made },
+            Err(reason) => self.failed(id, path, 0, reason),
+        })
     }
 
-    pub(super) fn on_offer(&self, id: u64, offer: Offer) -> Result<(), Violation> {
+    pub(super) fn on_offer(&self, id: u64, offer: Offer) -> Result<FromReceiver, Violation> {
         self.state().inbound.on_offer(id)?;
         let found = self.store.look(&offer, &|| !self.answers.is_closed());
         let Offer { path, size, .. } = offer;
-        match found {
+        Ok(match found {
             Ok(Found::Kept) => self.kept(id, &path, size),
             Ok(Found::Other(file, held)) => {
                 let mut state = self.state();
                 state.inbound.answer(id, size, &held);
                 state.offered.insert(id, Receiving { path, size, file });
-                drop(state);
-                self.answer(FromReceiver::Held { id, held })
+                FromReceiver::Held { id, held }
             }
-            Err(reason) => self.fail(id, &path, size, reason),
-        }
+            Err(reason) => self.failed(id, &path, size, reason),
+        })
     }
 
-    pub(super) fn on_keep(&self, id: u64, meta: Meta) -> Result<(), Violation> {
+    pub(super) fn on_keep(&self, id: u64, meta: Meta) -> Result<FromReceiver, Violation> {
         let mut state = self.state();
         state.inbound.on_keep(id)?;
         let Receiving { path, size, file } = state.take(id);
         drop(state);
-        match file.keep(meta, &self.store.guarantees) {
+        Ok(match file.keep(meta, &self.store.guarantees) {
             Ok(()) => self.kept(id, &path, size),
-            Err(reason) => self.fail(id, &path, size, reason),
-        }
+            Err(reason) => self.failed(id, &path, size, reason),
+        })
     }
 
     pub(super) fn on_done(&self) -> Result<(), Violation> {
@@ -172,28 +171,24 @@ impl Batch {
         ReceiveSummary { lacking: self.store.guarantees.lacking(), ..summary }
     }
 
-    fn kept(&self, id: u64, path: &RelPath, size: u64) -> Result<(), Violation> {
+    fn kept(&self, id: u64, path: &RelPath, size: u64) -> FromReceiver {
         let mut state = self.state();
         state.summary.already_there += 1;
         state.summary.arrived(path);
         drop(state);
         self.observer.finished(path, size, Outcome::AlreadyThere);
-        self.settle(id, Settled::Kept)
+        FromReceiver::Settled { id, outcome: Settled::Kept }
     }
 
-    fn fail(&self, id: u64, path: &RelPath, size: u64, reason: Reason) -> Result<(), Violation> {
+    fn failed(&self, id: u64, path: &RelPath, size: u64, reason: Reason) -> FromReceiver {
         self.state().summary.fail(Some(path), &reason);
         self.observer.finished(path, size, Outcome::Failed(&reason));
-        self.settle(id, Settled::Failed { reason })
-    }
-
-    fn settle(&self, id: u64, outcome: Settled) -> Result<(), Violation> {
-        self.answer(FromReceiver::Settled { id, outcome })
+        FromReceiver::Settled { id, outcome: Settled::Failed { reason } }
     }
 
     /// Queues an answer without waiting; a full queue means that the peer opened more than the
     /// window allows.
-    fn answer(&self, answer: FromReceiver) -> Result<(), Violation> {
+    pub(super) fn answer(&self, answer: FromReceiver) -> Result<(), Violation> {
         match self.answers.try_send(answer) {
             Err(mpsc::error::TrySendError::Full(_)) => Err(Violation::Window),
             // The task that writes answers has ended; the reading half is about to end too.
@@ -271,9 +266,9 @@ impl Carrier {
                 state.summary.arrived(&path);
                 drop(state);
                 self.batch.observer.finished(&path, size, Outcome::Stored(digest));
-                self.batch.settle(id, Settled::Stored { digest })
+                self.batch.answer(FromReceiver::Settled { id, outcome: Settled::Stored { digest } })
             }
-            Err(reason) => self.batch.fail(id, &path, size, reason),
+            Err(reason) => self.batch.answer(self.batch.failed(id, &path, size, reason)),
         }
     }
 
@@ -288,7 +283,7 @@ impl Carrier {
         file.park();
         self.batch.state().summary.fail(Some(&path), reason);
         self.batch.observer.finished(&path, size, Outcome::Failed(reason));
-        self.batch.settle(id, Settled::Aborted)
+        self.batch.answer(FromReceiver::Settled { id, outcome: Settled::Aborted })
     }
 
     /// The stream ended in order.
@@ -305,7 +300,7 @@ impl Carrier {
         let Receiving { path, size, file } = self.current.take().expect("a started file is kept");
         file.park();
         let id = self.batch.state().inbound.discard(self.number).expect("a started file is known");
-        self.batch.fail(id, &path, size, reason)
+        self.batch.answer(self.batch.failed(id, &path, size, reason))
     }
 
     fn ends<T>(&self, step: impl FnOnce(&mut Inbound, usize) -> T) -> T {

@@ -4,9 +4,10 @@ use super::batch::{Batch, Carrier};
 use crate::{
     calls::Guarantees,
     error::{ReceiveError, ThreadError, Violation, WireError},
-    frame::Frame,
+    frame::{Frame, MAX_BLOCK},
     message::{FromReceiver, FromSender},
     observe::Observer,
+    proto::WINDOW,
     store::Store,
     thread::{self, Running, Stop, Stopped},
     wire::FrameReader,
@@ -58,7 +59,7 @@ impl Main {
                 Ok(batch) => {
                     let batch = Arc::new(batch);
                     let _ = opened_in.send(Ok(Arc::clone(&batch)));
-                    Control { batch, work, used }.run()
+                    Control { batch, work, used, gathered: Vec::new() }.run()
                 }
                 Err(error) => {
                     let _ = opened_in.send(Err(error));
@@ -93,6 +94,9 @@ struct Control {
     batch: Arc<Batch>,
     work: mpsc::Receiver<Frame<FromSender>>,
     used: sync_mpsc::Sender<Vec<u8>>,
+    /// Answers that are handed over together, at the next wait at the latest: one that is handed
+    /// over alone may cost a wake-up and a packet.
+    gathered: Vec<FromReceiver>,
 }
 
 impl Control {
@@ -102,14 +106,17 @@ impl Control {
         self.batch.waits(false);
         let ended = loop {
             let step = match self.next() {
-                Some(Frame::Message(FromSender::Done)) => break self.batch.on_done().map(|()| true),
-                Some(Frame::Message(message)) => self.on_message(message, &mut carrier),
-                Some(Frame::Block(block)) => {
+                Ok(Some(Frame::Message(FromSender::Done))) => {
+                    break self.hand_over().and_then(|()| self.batch.on_done()).map(|()| true);
+                }
+                Ok(Some(Frame::Message(message))) => self.on_message(message, &mut carrier),
+                Ok(Some(Frame::Block(block))) => {
                     let written = carrier.on_block(&block);
                     let _ = self.used.send(block);
                     written
                 }
-                None => break Ok(false),
+                Ok(None) => break Ok(false),
+                Err(violation) => break Err(violation),
             };
             if let Err(violation) = step {
                 break Err(violation);
@@ -124,26 +131,39 @@ impl Control {
     }
 
     /// The next frame, and `None` after the last.
-    fn next(&mut self) -> Option<Frame<FromSender>> {
+    fn next(&mut self) -> Result<Option<Frame<FromSender>>, Violation> {
         if let Ok(frame) = self.work.try_recv() {
-            return Some(frame);
+            return Ok(Some(frame));
         }
+        self.hand_over()?;
         self.batch.waits(true);
         let frame = self.work.blocking_recv();
         self.batch.waits(false);
-        frame
+        Ok(frame)
     }
 
-    fn on_message(&self, message: FromSender, carrier: &mut Carrier) -> Result<(), Violation> {
-        match message {
-            FromSender::Totals(totals) => self.batch.on_totals(&totals),
-            FromSender::Unreadable { reason } => self.batch.on_unreadable(&reason),
-            FromSender::Folder { id, path } => self.batch.on_folder(id, &path),
-            FromSender::Seal { id, path, meta } => self.batch.on_seal(id, &path, meta),
-            FromSender::Offer { id, offer } => self.batch.on_offer(id, offer),
-            FromSender::Keep { id, meta } => self.batch.on_keep(id, meta),
-            message => on_message(message, carrier),
-        }
+    fn on_message(&mut self, message: FromSender, carrier: &mut Carrier) -> Result<(), Violation> {
+        let answer = match message {
+            FromSender::Totals(totals) => return self.batch.on_totals(&totals),
+            FromSender::Unreadable { reason } => return self.batch.on_unreadable(&reason),
+            FromSender::Folder { id, path } => self.batch.on_folder(id, &path)?,
+            FromSender::Seal { id, path, meta } => self.batch.on_seal(id, &path, meta)?,
+            FromSender::Offer { id, offer } => {
+                // A large file may be read for minutes.
+                if offer.size > MAX_BLOCK as u64 {
+                    self.hand_over()?;
+                }
+                self.batch.on_offer(id, offer)?
+            }
+            FromSender::Keep { id, meta } => self.batch.on_keep(id, meta)?,
+            message => return on_message(message, carrier),
+        };
+        self.gathered.push(answer);
+        if self.gathered.len() < MAX_GATHERED { Ok(()) } else { self.hand_over() }
+    }
+
+    fn hand_over(&mut self) -> Result<(), Violation> {
+        self.gathered.drain(..).try_for_each(|answer| self.batch.answer(answer))
     }
 }
 
@@ -292,6 +312,10 @@ fn on_message(message: FromSender, carrier: &mut Carrier) -> Result<(), Violatio
         _ => Err(Violation::Unexpected("a message of the control stream on a stream of files")),
     }
 }
+
+/// Answers that are gathered at most: half of a window, so that the sender opens further entries
+/// meanwhile.
+const MAX_GATHERED: usize = WINDOW / 2;
 
 /// Frames that a thread reads after it was stopped, as long as it need not wait for them: 16 MiB
 /// with this implementation's blocks.

@@ -194,7 +194,7 @@ impl<O: Output> Reading<'_, O> {
         mut left: u64,
         scratch: &mut Vec<u8>,
     ) -> Result<(), Stop<O::Gone>> {
-        scratch.resize(BLOCK, 0);
+        scratch.resize(usize::try_from(left).map_or(BLOCK, |left| left.min(BLOCK)).max(scratch.len()), 0);
         while left > 0 {
             stopped(self.job)?;
             self.output.check().map_err(Stop::Gone)?;

@@ -213,9 +213,6 @@ impl Incoming {
             self.discard();
         }
         let whole = self.whole.as_ref().expect("a file is kept after it was compared");
-        // The bytes may be in memory only, if an earlier run was interrupted before it had synced
-        // them to disk. The time comes after them: it is what keeps the file the next time.
-        guarantees.sync(whole, "put the file that is there on disk")?;
         let there = Metadata::from_file(whole).map_err(because("inspect the file that is there"))?;
         let there = Meta::of(&there);
         let mode = meta.mode.filter(|_| there.mode != meta.mode);
@@ -224,6 +221,9 @@ impl Incoming {
             guarantees.set_mode(whole, mode & MODE_BITS, "set the mode of the file that is there")?;
         }
         if let Some(modified) = modified {
+            // The bytes may be in memory only, if an earlier run was interrupted before it had synced
+            // them to disk. The time comes after them: a file that has it is on disk.
+            guarantees.sync(whole, "put the file that is there on disk")?;
             guarantees.set_modified(whole, modified, "set the time of the file that is there")?;
         }
         if mode.is_none() && modified.is_none() {
@@ -436,7 +436,7 @@ fn set_mode(dir: &Dir, mode: u32) -> io::Result<()> {
 /// Hashes up to `len` bytes, and returns their number. Fails once the sender is gone: a large file
 /// takes minutes.
 fn hash(file: &mut File, hasher: &mut blake3::Hasher, len: u64, is_awaited: &dyn Fn() -> bool) -> io::Result<u64> {
-    let mut buffer = vec![0; HASH_BUFFER];
+    let mut buffer = vec![0; usize::try_from(len).map_or(HASH_BUFFER, |len| len.min(HASH_BUFFER))];
     let mut hashed = 0;
     while hashed < len {
         if !is_awaited() {

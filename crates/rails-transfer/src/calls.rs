@@ -10,14 +10,24 @@ use crate::{
 use nix::{
     errno::Errno,
     fcntl::{FcntlArg, fcntl},
-    sys::{stat::futimens, time::TimeSpec},
+    sys::{
+        stat::futimens,
+        statfs::{BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, F2FS_SUPER_MAGIC, XFS_SUPER_MAGIC, fstatfs},
+        time::TimeSpec,
+        utsname::uname,
+    },
+    unistd::syncfs,
 };
 use std::{
     fmt,
     fs::{File, Permissions},
     io,
     os::unix::fs::{MetadataExt, PermissionsExt},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, LazyLock, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
 };
 
 /// The calls that a file system may refuse.
@@ -27,6 +37,9 @@ pub(crate) struct Calls {
     pub(crate) record_lock: fn(&File) -> io::Result<()>,
     pub(crate) record_unlock: fn(&File) -> io::Result<()>,
     pub(crate) sync: fn(&File) -> io::Result<()>,
+    /// Puts the whole file system of a file on disk, where that does as much as `sync` for each
+    /// file of it, and tells of a failure.
+    pub(crate) sync_all: fn(&File) -> io::Result<()>,
     pub(crate) set_mode: fn(&File, u32) -> io::Result<()>,
     pub(crate) set_modified: fn(&File, Modified) -> io::Result<()>,
     pub(crate) access: fn(&File) -> io::Result<Access>,
@@ -48,6 +61,8 @@ pub(crate) struct Guarantees {
     /// Whether a refused guarantee is a failure.
     is_strict: bool,
     observer: Arc<dyn Observer>,
+    /// Whether a file system was too slow to be put on disk as a whole: others write much there.
+    is_slow: AtomicBool,
     lacking: Mutex<Vec<LackingGuarantee>>,
 }
 
@@ -58,6 +73,7 @@ impl Calls {
         record_lock: |file| set_record_lock(file, libc::F_WRLCK),
         record_unlock: |file| set_record_lock(file, libc::F_UNLCK),
         sync: File::sync_all,
+        sync_all,
         set_mode: |file, mode| file.set_permissions(Permissions::from_mode(mode)),
         set_modified: |file, modified| {
             let modified = TimeSpec::new(modified.seconds, modified.nanos.into());
@@ -86,7 +102,7 @@ impl fmt::Display for Access {
 
 impl Guarantees {
     pub(crate) fn new(calls: Calls, is_strict: bool, observer: Arc<dyn Observer>) -> Self {
-        Self { calls, is_strict, observer, lacking: Mutex::default() }
+        Self { calls, is_strict, observer, is_slow: AtomicBool::new(false), lacking: Mutex::default() }
     }
 
     /// The guarantees that were refused so far, each once.
@@ -123,6 +139,35 @@ impl Guarantees {
     /// Puts a file's bytes, or a folder's names, on disk.
     pub(crate) fn sync(&self, file: &File, doing: &'static str) -> Result<(), Reason> {
         (self.calls.sync)(file).or_else(|error| self.without(Guarantee::Sync, doing, error))
+    }
+
+    /// Puts the bytes of several files on disk, together if that is quicker.
+    pub(crate) fn sync_several(&self, files: &[&File], doing: &'static str) -> Vec<Result<(), Reason>> {
+        let of = |file: &File| file.metadata().ok().map(|metadata| metadata.dev());
+        let devices: Vec<_> = files.iter().map(|file| of(file)).collect();
+        let is_together = |device: Option<u64>| {
+            device.is_some() && devices.iter().filter(|other| **other == device).count() >= MIN_TOGETHER
+        };
+        let mut done = Vec::new();
+        for (file, &device) in files.iter().zip(&devices) {
+            if is_together(device) && !done.contains(&device) && !self.is_slow.load(Relaxed) {
+                let began = Instant::now();
+                if (self.calls.sync_all)(file).is_ok() {
+                    done.push(device);
+                } else {
+                    // Each file's own call tells which have failed.
+                    self.is_slow.store(true, Relaxed);
+                }
+                if began.elapsed() > SLOW {
+                    self.is_slow.store(true, Relaxed);
+                }
+            }
+        }
+        let alone = |(file, device): (&&File, &Option<u64>)| match done.contains(device) {
+            true => Ok(()),
+            false => self.sync(file, doing),
+        };
+        files.iter().zip(&devices).map(alone).collect()
     }
 
     /// Gives a file or folder its mode, and reads the mode back.
@@ -181,6 +226,24 @@ impl Guarantees {
     }
 }
 
+/// syncfs(2), where it writes and waits as fsync(2) of each file would: since Linux 5.8, which
+/// reports failures, and on local file systems. On FUSE, for one, it does not reach the server.
+fn sync_all(file: &File) -> io::Result<()> {
+    static REPORTS: LazyLock<bool> = LazyLock::new(|| {
+        let release = uname().ok().and_then(|uname| {
+            let release = uname.release().to_str()?.to_owned();
+            let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+            Some((numbers.next()?, numbers.next()?))
+        });
+        release >= Some((5, 8))
+    });
+    let local = [EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC];
+    if !*REPORTS || !local.contains(&fstatfs(file)?.filesystem_type()) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    Ok(syncfs(file)?)
+}
+
 /// Whether the error means that a call is unavailable here, and not that it failed (EIO, ENOSPC,
 /// EDQUOT).
 ///
@@ -211,6 +274,12 @@ fn set_record_lock(file: &File, kind: libc::c_int) -> io::Result<()> {
     fcntl(file, FcntlArg::F_OFD_SETLK(&all))?;
     Ok(())
 }
+
+/// So many files are put on disk together; fewer one by one.
+const MIN_TOGETHER: usize = 4;
+/// Longer than a file system takes to be put on disk if nobody else writes much there: a batch of
+/// small files takes tens of milliseconds.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// The failure of a file that another receiver writes.
 pub(crate) const BUSY: &str = "receiver: another transfer is writing this file";

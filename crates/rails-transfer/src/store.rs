@@ -128,6 +128,35 @@ impl Store {
         Ok(Found::Other(file, Held { whole, part }))
     }
 
+    /// Puts verified files on disk, and then gives them their final names and their properties.
+    pub(crate) fn finish(&self, mut files: Vec<Incoming>) -> Vec<Result<(), Reason>> {
+        let together = |files: &[Incoming], done: &mut [Result<(), Reason>], doing| {
+            let at: Vec<usize> = (0..files.len()).filter(|&index| done[index].is_ok()).collect();
+            let parts: Vec<_> = at.iter().map(|&index| &files[index].part().file).collect();
+            for (index, synced) in at.into_iter().zip(self.guarantees.sync_several(&parts, doing)) {
+                done[index] = synced;
+            }
+        };
+        let mut done = vec![Ok(()); files.len()];
+        together(&files, &mut done, "put the file on disk");
+        for (file, done) in files.iter_mut().zip(&mut done) {
+            match done {
+                Ok(()) => *done = file.publish(),
+                // After a failed fsync the kernel counts the lost pages as clean (fsync(2), "EIO"), so that a
+                // later prefix check could read bytes from memory that are not on disk.
+                Err(_) => file.discard(),
+            }
+            // The properties come after the name: a crash between the two leaves a complete file that is
+            // too private, which the next run repairs (see `keep`). The other order could leave a
+            // part that no run may write to.
+            if done.is_ok() {
+                *done = file.set_properties(&self.guarantees);
+            }
+        }
+        together(&files, &mut done, "put the file's properties on disk");
+        done
+    }
+
     fn folder_of(&self, path: &RelPath) -> Result<Arc<Dir>, Reason> {
         let parent = path.parent().unwrap_or(Path::new(""));
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -171,40 +200,37 @@ impl Incoming {
         Ok(())
     }
 
-    /// Verifies the written file, puts it on disk, and then gives it its final name.
-    pub(crate) fn finish(mut self, expected: Digest, guarantees: &Guarantees) -> Result<(), Reason> {
-        let part = self.part.as_ref().expect("a file is finished after it is started");
-        let digest = Digest::from(part.hasher.finalize());
-        if digest != expected {
-            self.discard();
-            let text = format_args!("receiver: the bytes differ: sent {expected}, written {digest}");
-            return Err(Reason::new(text));
-        }
-        if let Err(reason) = guarantees.sync(&part.file, "put the file on disk") {
-            // After a failed fsync the kernel counts the lost pages as clean (fsync(2), "EIO"), so that a later
-            // prefix check could read bytes from memory that are not on disk.
-            self.discard();
-            return Err(reason);
-        }
-        let rename = || self.dir.rename(&self.part_name, &self.dir, &self.name);
-        if let Err(error) = inside(&self.dir, rename) {
-            self.discard();
-            return Err(because("rename the part file to its final name")(error));
-        }
-        // The properties come after the name: a crash between the two leaves a complete file that is too
-        // private, which the next run repairs (see `keep`). The other order could leave a part that
-        // no run may write to.
-        let part = self.part.take().expect("a file is finished after it is started");
-        if self.meta == Meta::default() {
+    /// Verifies the written file.
+    pub(crate) fn verify(&mut self, expected: Digest) -> Result<(), Reason> {
+        let digest = Digest::from(self.part().hasher.finalize());
+        if digest == expected {
             return Ok(());
         }
+        self.discard();
+        Err(Reason::new(format_args!("receiver: the bytes differ: sent {expected}, written {digest}")))
+    }
+
+    /// Gives the verified file its final name; its bytes are on disk.
+    fn publish(&mut self) -> Result<(), Reason> {
+        inside(&self.dir, || self.dir.rename(&self.part_name, &self.dir, &self.name)).map_err(|error| {
+            self.discard();
+            because("rename the part file to its final name")(error)
+        })
+    }
+
+    /// Gives the file its mode and its time.
+    fn set_properties(&self, guarantees: &Guarantees) -> Result<(), Reason> {
         if let Some(mode) = self.meta.mode {
-            guarantees.set_mode(&part.file, mode & MODE_BITS, "set the file's mode")?;
+            guarantees.set_mode(&self.part().file, mode & MODE_BITS, "set the file's mode")?;
         }
         if let Some(modified) = self.meta.modified {
-            guarantees.set_modified(&part.file, modified, "set the file's time")?;
+            guarantees.set_modified(&self.part().file, modified, "set the file's time")?;
         }
-        guarantees.sync(&part.file, "put the file's properties on disk")
+        Ok(())
+    }
+
+    fn part(&self) -> &Part {
+        self.part.as_ref().expect("a file is finished after it is started")
     }
 
     /// Keeps the existing file, gives it the sender's mode and time, and removes an old part.

@@ -20,6 +20,8 @@ pub(crate) struct Inbound {
     offered: BTreeMap<u64, Offered>,
     /// The file under way on each carrier that has one.
     started: BTreeMap<usize, Started>,
+    /// Number of files that are complete and wait to be settled.
+    finished: usize,
     /// The further streams that the sender opened, and may open.
     streams: usize,
     max_streams: usize,
@@ -57,6 +59,7 @@ impl Inbound {
             next_id: 0,
             offered: BTreeMap::new(),
             started: BTreeMap::new(),
+            finished: 0,
             streams: 0,
             max_streams,
         }
@@ -104,7 +107,7 @@ impl Inbound {
         // A file that failed here may be closed at the sender, whose last word about it is under way on
         // another stream.
         let open = self.started.values().filter(|file| file.fate == Fate::Write).count();
-        if self.offered.len() + open >= WINDOW {
+        if self.offered.len() + open + self.finished >= WINDOW {
             return Err(Violation::Window);
         }
         Ok(())
@@ -155,9 +158,17 @@ impl Inbound {
         match self.started.remove(&carrier) {
             Some(file) if file.id != id => Err(Violation::Entry { what: "an end", id }),
             Some(file) if file.reached != file.size => Err(Violation::Length { id, size: file.size }),
-            Some(file) => Ok(file.fate),
+            Some(file) => {
+                self.finished += usize::from(file.fate == Fate::Write);
+                Ok(file.fate)
+            }
             None => Err(Violation::Entry { what: "an end", id }),
         }
+    }
+
+    /// One of the complete files is being settled.
+    pub(crate) fn settle(&mut self) {
+        self.finished -= 1;
     }
 
     /// `Keep` came.
@@ -185,7 +196,7 @@ impl Inbound {
     pub(crate) fn on_done(&self) -> Result<(), Violation> {
         self.after_totals()?;
         let is_open = self.started.iter().any(|(&on, file)| on == CONTROL || file.fate == Fate::Write);
-        if is_open || !self.offered.is_empty() {
+        if is_open || self.finished > 0 || !self.offered.is_empty() {
             return Err(Violation::Unexpected("the end of the batch, with files open,"));
         }
         Ok(())

@@ -184,8 +184,10 @@ impl World {
                 _ => return,
             },
             Some(Down::Finish(id)) => match self.inbound.on_finish(carrier, id).unwrap() {
-                Fate::Write if fails => (id, failed()),
-                Fate::Write => (id, Settled::Stored { digest: digest(1) }),
+                Fate::Write => {
+                    self.inbound.settle();
+                    (id, if fails { failed() } else { Settled::Stored { digest: digest(1) } })
+                }
                 Fate::Discard => return,
             },
             Some(Down::Keep(id)) => {
@@ -331,4 +333,30 @@ fn a_file_that_failed_here_fills_no_window() {
     inbound.answer(next, SIZE, &Held::default());
     assert_eq!(inbound.on_offer(next + 1), Err(Violation::Window));
     assert!(inbound.on_done().is_err(), "others are open");
+}
+
+#[test]
+fn a_complete_file_is_open_until_it_is_settled() {
+    let mut inbound = with_a_started_file();
+    inbound.on_block(1, SIZE as usize).unwrap();
+    assert_eq!(inbound.on_finish(1, 0), Ok(Fate::Write));
+    for id in 2..WINDOW as u64 {
+        inbound.on_offer(id).unwrap();
+        inbound.answer(id, SIZE, &Held::default());
+    }
+    assert_eq!(inbound.on_abort(CONTROL, 2), Ok(Fate::Write));
+    inbound.settle();
+    for id in [WINDOW as u64, WINDOW as u64 + 1] {
+        inbound.on_offer(id).unwrap();
+        inbound.answer(id, SIZE, &Held::default());
+    }
+    assert_eq!(inbound.on_offer(WINDOW as u64 + 2), Err(Violation::Window));
+
+    let mut inbound = with_a_started_file();
+    assert_eq!(inbound.on_abort(CONTROL, 1), Ok(Fate::Write));
+    inbound.on_block(1, SIZE as usize).unwrap();
+    assert_eq!(inbound.on_finish(1, 0), Ok(Fate::Write));
+    assert!(inbound.on_done().is_err());
+    inbound.settle();
+    assert_eq!(inbound.on_done(), Ok(()));
 }

@@ -6,7 +6,7 @@ use crate::{
     meta::Meta,
     observe::{Observer, Outcome},
     path::RelPath,
-    proto::{CONTROL, Fate, Inbound},
+    proto::{CONTROL, Fate, Inbound, WINDOW},
     reason::Reason,
     store::{Found, Incoming, Store},
     summary::ReceiveSummary,
@@ -34,7 +34,17 @@ struct State {
     inbound: Inbound,
     /// The files that are offered and not started.
     offered: BTreeMap<u64, Receiving>,
+    /// The verified files that wait to be put on disk together.
+    finished: Vec<Finished>,
+    /// Whether a thread is putting files on disk; it goes on with those that finish meanwhile.
+    is_finishing: bool,
     summary: ReceiveSummary,
+}
+
+struct Finished {
+    id: u64,
+    digest: Digest,
+    file: Receiving,
 }
 
 struct Receiving {
@@ -52,7 +62,8 @@ impl Batch {
         max_streams: usize,
     ) -> Self {
         let (inbound, summary) = (Inbound::new(max_streams), ReceiveSummary::default());
-        let state = Mutex::new(State { inbound, offered: BTreeMap::new(), summary });
+        let (offered, finished) = (BTreeMap::new(), Vec::new());
+        let state = Mutex::new(State { inbound, offered, finished, is_finishing: false, summary });
         Self { store, observer, answers, state, ended: Condvar::new(), at_work: Mutex::default() }
     }
 
@@ -149,6 +160,35 @@ impl Batch {
         self.answer(FromReceiver::Refuse { reason })
     }
 
+    /// Settles the files that are complete, unless another thread does. A thread calls this before
+    /// it waits, and at its end.
+    pub(super) fn finish(&self) -> Result<(), Violation> {
+        loop {
+            let mut state = self.state();
+            if state.is_finishing || state.finished.is_empty() {
+                return Ok(());
+            }
+            state.is_finishing = true;
+            let finished = take(&mut state.finished);
+            drop(state);
+            let (told, files): (Vec<_>, Vec<_>) = finished
+                .into_iter()
+                .map(|Finished { id, digest, file: Receiving { path, size, file } }| ((id, digest, path, size), file))
+                .unzip();
+            let done = self.store.finish(files);
+            let answers = told.into_iter().zip(done).map(|((id, digest, path, size), done)| match done {
+                Ok(()) => self.stored(id, &path, size, digest),
+                Err(reason) => self.failed(id, &path, size, reason),
+            });
+            let answers: Vec<_> = answers.collect();
+            let mut state = self.state();
+            state.is_finishing = false;
+            answers.iter().for_each(|_| state.inbound.settle());
+            drop(state);
+            answers.into_iter().try_for_each(|answer| self.answer(answer))?;
+        }
+    }
+
     /// The sender hears of what it did, as far as the queue has room.
     pub(super) fn refuse(&self, reason: impl std::fmt::Display) {
         let _ = self.answers.try_send(FromReceiver::Refuse { reason: Reason::new(reason) });
@@ -169,6 +209,15 @@ impl Batch {
     pub(super) fn take_summary(&self) -> ReceiveSummary {
         let summary = take(&mut self.state().summary);
         ReceiveSummary { lacking: self.store.guarantees.lacking(), ..summary }
+    }
+
+    fn stored(&self, id: u64, path: &RelPath, size: u64, digest: Digest) -> FromReceiver {
+        let mut state = self.state();
+        state.summary.stored += 1;
+        state.summary.arrived(path);
+        drop(state);
+        self.observer.finished(path, size, Outcome::Stored(digest));
+        FromReceiver::Settled { id, outcome: Settled::Stored { digest } }
     }
 
     fn kept(&self, id: u64, path: &RelPath, size: u64) -> FromReceiver {
@@ -258,18 +307,17 @@ impl Carrier {
         if fate == Fate::Discard {
             return Ok(());
         }
-        let Receiving { path, size, file } = self.current.take().expect("a started file is kept");
-        match file.finish(digest, &self.batch.store.guarantees) {
-            Ok(()) => {
-                let mut state = self.batch.state();
-                state.summary.stored += 1;
-                state.summary.arrived(&path);
-                drop(state);
-                self.batch.observer.finished(&path, size, Outcome::Stored(digest));
-                self.batch.answer(FromReceiver::Settled { id, outcome: Settled::Stored { digest } })
-            }
-            Err(reason) => self.batch.answer(self.batch.failed(id, &path, size, reason)),
+        let mut file = self.current.take().expect("a started file is kept");
+        if let Err(reason) = file.file.verify(digest) {
+            self.batch.state().inbound.settle();
+            return self.batch.answer(self.batch.failed(id, &file.path, file.size, reason));
         }
+        let mut state = self.batch.state();
+        state.finished.push(Finished { id, digest, file });
+        let bytes: u64 = state.finished.iter().map(|finished| finished.file.size).sum();
+        let is_enough = state.finished.len() >= MAX_FINISHED || bytes >= MAX_FINISHED_BYTES;
+        drop(state);
+        if is_enough { self.batch.finish() } else { Ok(()) }
     }
 
     pub(super) fn on_abort(&mut self, id: u64, reason: &Reason) -> Result<(), Violation> {
@@ -318,3 +366,8 @@ impl Drop for Carrier {
         self.ends(Inbound::leave);
     }
 }
+
+/// So many complete files are put on disk at once, though a thread has others to write.
+const MAX_FINISHED: usize = WINDOW / 2;
+/// So many bytes of complete files, too.
+const MAX_FINISHED_BYTES: u64 = 16 << 20;

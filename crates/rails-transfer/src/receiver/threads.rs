@@ -18,6 +18,7 @@ use std::{
     path::PathBuf,
     pin::pin,
     sync::{Arc, mpsc as sync_mpsc},
+    task::Poll,
 };
 use tokio::{
     io::AsyncRead,
@@ -107,7 +108,7 @@ impl Control {
         let ended = loop {
             let step = match self.next() {
                 Ok(Some(Frame::Message(FromSender::Done))) => {
-                    break self.hand_over().and_then(|()| self.batch.on_done()).map(|()| true);
+                    break self.settle().and_then(|()| self.batch.on_done()).map(|()| true);
                 }
                 Ok(Some(Frame::Message(message))) => self.on_message(message, &mut carrier),
                 Ok(Some(Frame::Block(block))) => {
@@ -123,6 +124,7 @@ impl Control {
             }
         };
         drop(carrier);
+        let ended = self.batch.finish().and(ended);
         self.batch.waits(true);
         if let Err(violation) = &ended {
             self.batch.refuse(violation);
@@ -135,7 +137,7 @@ impl Control {
         if let Ok(frame) = self.work.try_recv() {
             return Ok(Some(frame));
         }
-        self.hand_over()?;
+        self.settle()?;
         self.batch.waits(true);
         let frame = self.work.blocking_recv();
         self.batch.waits(false);
@@ -160,6 +162,12 @@ impl Control {
         };
         self.gathered.push(answer);
         if self.gathered.len() < MAX_GATHERED { Ok(()) } else { self.hand_over() }
+    }
+
+    /// Does what can wait until there is nothing else to do.
+    fn settle(&mut self) -> Result<(), Violation> {
+        self.hand_over()?;
+        self.batch.finish()
     }
 
     fn hand_over(&mut self) -> Result<(), Violation> {
@@ -274,6 +282,8 @@ fn read<S: AsyncRead + Unpin>(begin: Begin<S>) -> Result<(), WireError> {
             }
         }
     };
+    drop(carrier);
+    let ended = batch.finish().map_err(WireError::from).and(ended);
     batch.waits(true);
     if let Err(error) = &ended {
         batch.refuse(error);
@@ -292,6 +302,10 @@ fn next<S: AsyncRead + Unpin>(
     let next = stopped.wait(poll_fn(|context| {
         let polled = frame.as_mut().poll(context);
         if polled.is_pending() && !has_waited {
+            // The thread has nothing else to do. What arrives meanwhile wakes it.
+            if let Err(violation) = batch.finish() {
+                return Poll::Ready(Err(violation.into()));
+            }
             has_waited = true;
             batch.waits(true);
         }

@@ -128,33 +128,46 @@ impl Store {
         Ok(Found::Other(file, Held { whole, part }))
     }
 
-    /// Puts verified files on disk, and then gives them their final names and their properties.
+    /// Puts verified files on disk, and then gives them their final names.
     pub(crate) fn finish(&self, mut files: Vec<Incoming>) -> Vec<Result<(), Reason>> {
-        let together = |files: &[Incoming], done: &mut [Result<(), Reason>], doing| {
-            let at: Vec<usize> = (0..files.len()).filter(|&index| done[index].is_ok()).collect();
-            let parts: Vec<_> = at.iter().map(|&index| &files[index].part().file).collect();
-            for (index, synced) in at.into_iter().zip(self.guarantees.sync_several(&parts, doing)) {
-                done[index] = synced;
-            }
-        };
-        let mut done = vec![Ok(()); files.len()];
-        together(&files, &mut done, "put the file on disk");
-        for (file, done) in files.iter_mut().zip(&mut done) {
+        // A part that a later run may go on with gets its properties first: one sync is enough then.
+        let mut done: Vec<Result<(), Reason>> = files
+            .iter()
+            .map(|file| if file.stays_ours() { file.set_properties(&self.guarantees) } else { Ok(()) })
+            .collect();
+        let had_properties: Vec<bool> = done.iter().map(Result::is_ok).collect();
+        self.sync_several(&files, &mut done, |_| true, "put the file on disk");
+        for ((file, done), had_properties) in files.iter_mut().zip(&mut done).zip(had_properties) {
             match done {
                 Ok(()) => *done = file.publish(),
                 // After a failed fsync the kernel counts the lost pages as clean (fsync(2), "EIO"), so that a
                 // later prefix check could read bytes from memory that are not on disk.
-                Err(_) => file.discard(),
+                Err(_) if had_properties => file.discard(),
+                Err(_) => {}
             }
-            // The properties come after the name: a crash between the two leaves a complete file that is
-            // too private, which the next run repairs (see `keep`). The other order could leave a
-            // part that no run may write to.
-            if done.is_ok() {
+            // A crash between the name and the properties leaves a complete file that is too private, which
+            // the next run repairs (see `keep`).
+            if done.is_ok() && !file.stays_ours() {
                 *done = file.set_properties(&self.guarantees);
             }
         }
-        together(&files, &mut done, "put the file's properties on disk");
+        self.sync_several(&files, &mut done, |file| !file.stays_ours(), "put the file's properties on disk");
         done
+    }
+
+    /// Puts those of the files on disk that have not failed and that `needs` chooses.
+    fn sync_several(
+        &self,
+        files: &[Incoming],
+        done: &mut [Result<(), Reason>],
+        needs: impl Fn(&Incoming) -> bool,
+        doing: &'static str,
+    ) {
+        let at = files.iter().zip(done).filter(|(file, done)| done.is_ok() && needs(file));
+        let (files, done): (Vec<_>, Vec<_>) = at.map(|(file, done)| (&file.part().file, done)).unzip();
+        for (done, synced) in done.into_iter().zip(self.guarantees.sync_several(&files, doing)) {
+            *done = synced;
+        }
     }
 
     fn folder_of(&self, path: &RelPath) -> Result<Arc<Dir>, Reason> {
@@ -227,6 +240,11 @@ impl Incoming {
             guarantees.set_modified(&self.part().file, modified, "set the file's time")?;
         }
         Ok(())
+    }
+
+    /// Whether the part remains one that a later run may write to when it has the file's mode.
+    fn stays_ours(&self) -> bool {
+        self.meta.mode.is_none_or(|mode| mode & PRIVATE_FILE == PRIVATE_FILE && mode & OTHERS_WRITE == 0)
     }
 
     fn part(&self) -> &Part {
@@ -508,6 +526,8 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
 /// Only the owner reads an unfinished file, even one whose final mode is wider.
 const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
+/// The permissions of the group and of others to write.
+const OTHERS_WRITE: u32 = 0o022;
 /// The owner's permissions to list a folder and to change its names.
 const OWNER_ALL: u32 = 0o700;
 const SET_GROUP_ID: u32 = 0o2000;

@@ -141,12 +141,13 @@ impl Batch {
     }
 
     pub(super) fn on_done(&self) -> Result<(), Violation> {
+        self.finish()?;
         self.state().inbound.on_done()?;
         // The sender's last words about files that failed here may be under way on other streams, and
         // these are read until then.
-        self.waits(true);
+        self.waits()?;
         drop(self.ended.wait_while(self.state(), |state| !state.inbound.is_idle()));
-        self.waits(false);
+        self.works();
         let Err(reason) = self.store.sync() else {
             // A peer that keeps to the protocol has read all other answers, so there is room for
             // these.
@@ -160,8 +161,7 @@ impl Batch {
         self.answer(FromReceiver::Refuse { reason })
     }
 
-    /// Settles the files that are complete, unless another thread does. A thread calls this before
-    /// it waits, and at its end.
+    /// Settles the files that are complete, unless another thread does.
     pub(super) fn finish(&self) -> Result<(), Violation> {
         loop {
             let mut state = self.state();
@@ -194,15 +194,35 @@ impl Batch {
         let _ = self.answers.try_send(FromReceiver::Refuse { reason: Reason::new(reason) });
     }
 
-    /// A thread waits for the sender (`true`), or works again (`false`).
-    pub(super) fn waits(&self, waits: bool) {
-        let mut at_work = self.at_work.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = *at_work;
-        *at_work = if waits { before - 1 } else { before + 1 };
-        if before.min(*at_work) == 0 {
+    /// A thread works again.
+    pub(super) fn works(&self) {
+        let mut at_work = self.at_work();
+        *at_work += 1;
+        if *at_work == 1 {
             // Under this lock, so that it hears the changes in their order.
-            self.observer.waits(waits);
+            self.observer.waits(false);
         }
+    }
+
+    /// A thread waits for the sender. The last one that does settles the complete files before.
+    pub(super) fn waits(&self) -> Result<(), Violation> {
+        loop {
+            let mut at_work = self.at_work();
+            if *at_work == 1 && !self.state().finished.is_empty() {
+                drop(at_work);
+                self.finish()?;
+                continue;
+            }
+            *at_work -= 1;
+            if *at_work == 0 {
+                self.observer.waits(true);
+            }
+            return Ok(());
+        }
+    }
+
+    fn at_work(&self) -> MutexGuard<'_, usize> {
+        self.at_work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What has come of the batch; of no use to one that goes on.
@@ -368,6 +388,6 @@ impl Drop for Carrier {
 }
 
 /// So many complete files are put on disk at once, though a thread has others to write.
-const MAX_FINISHED: usize = WINDOW / 2;
+const MAX_FINISHED: usize = WINDOW / 4;
 /// So many bytes of complete files, too.
 const MAX_FINISHED_BYTES: u64 = 16 << 20;

@@ -7,7 +7,6 @@ use crate::{
     frame::{Frame, MAX_BLOCK},
     message::{FromReceiver, FromSender},
     observe::Observer,
-    proto::WINDOW,
     store::Store,
     thread::{self, Running, Stop, Stopped},
     wire::FrameReader,
@@ -104,11 +103,11 @@ impl Control {
     /// Runs to the end of the batch, or of the frames; gives whether the batch came to its end.
     fn run(mut self) -> Result<bool, Violation> {
         let mut carrier = self.batch.control();
-        self.batch.waits(false);
+        self.batch.works();
         let ended = loop {
             let step = match self.next() {
                 Ok(Some(Frame::Message(FromSender::Done))) => {
-                    break self.settle().and_then(|()| self.batch.on_done()).map(|()| true);
+                    break self.hand_over().and_then(|()| self.batch.on_done()).map(|()| true);
                 }
                 Ok(Some(Frame::Message(message))) => self.on_message(message, &mut carrier),
                 Ok(Some(Frame::Block(block))) => {
@@ -124,8 +123,7 @@ impl Control {
             }
         };
         drop(carrier);
-        let ended = self.batch.finish().and(ended);
-        self.batch.waits(true);
+        let ended = self.batch.waits().and(ended);
         if let Err(violation) = &ended {
             self.batch.refuse(violation);
         }
@@ -137,10 +135,10 @@ impl Control {
         if let Ok(frame) = self.work.try_recv() {
             return Ok(Some(frame));
         }
-        self.settle()?;
-        self.batch.waits(true);
+        self.hand_over()?;
+        self.batch.waits()?;
         let frame = self.work.blocking_recv();
-        self.batch.waits(false);
+        self.batch.works();
         Ok(frame)
     }
 
@@ -162,12 +160,6 @@ impl Control {
         };
         self.gathered.push(answer);
         if self.gathered.len() < MAX_GATHERED { Ok(()) } else { self.hand_over() }
-    }
-
-    /// Does what can wait until there is nothing else to do.
-    fn settle(&mut self) -> Result<(), Violation> {
-        self.hand_over()?;
-        self.batch.finish()
     }
 
     fn hand_over(&mut self) -> Result<(), Violation> {
@@ -257,7 +249,7 @@ fn read<S: AsyncRead + Unpin>(begin: Begin<S>) -> Result<(), WireError> {
     let Begin { stream, mut carrier, batch, mut stopped } = begin;
     let (used_in, used) = sync_mpsc::channel();
     let mut reader = FrameReader::new(stream, used);
-    batch.waits(false);
+    batch.works();
     let mut behind = 0;
     let ended = loop {
         let step = match next(&mut reader, &batch, &mut stopped) {
@@ -283,8 +275,7 @@ fn read<S: AsyncRead + Unpin>(begin: Begin<S>) -> Result<(), WireError> {
         }
     };
     drop(carrier);
-    let ended = batch.finish().map_err(WireError::from).and(ended);
-    batch.waits(true);
+    let ended = batch.waits().map_err(WireError::from).and(ended);
     if let Err(error) = &ended {
         batch.refuse(error);
     }
@@ -302,17 +293,16 @@ fn next<S: AsyncRead + Unpin>(
     let next = stopped.wait(poll_fn(|context| {
         let polled = frame.as_mut().poll(context);
         if polled.is_pending() && !has_waited {
-            // The thread has nothing else to do. What arrives meanwhile wakes it.
-            if let Err(violation) = batch.finish() {
+            // What arrives while this thread settles files wakes it.
+            if let Err(violation) = batch.waits() {
                 return Poll::Ready(Err(violation.into()));
             }
             has_waited = true;
-            batch.waits(true);
         }
         polled
     }));
     if has_waited {
-        batch.waits(false);
+        batch.works();
     }
     next
 }
@@ -329,7 +319,7 @@ fn on_message(message: FromSender, carrier: &mut Carrier) -> Result<(), Violatio
 
 /// Answers that are gathered at most: half of a window, so that the sender opens further entries
 /// meanwhile.
-const MAX_GATHERED: usize = WINDOW / 2;
+const MAX_GATHERED: usize = 32;
 
 /// Frames that a thread reads after it was stopped, as long as it need not wait for them: 16 MiB
 /// with this implementation's blocks.

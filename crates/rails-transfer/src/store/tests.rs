@@ -119,6 +119,40 @@ fn refused_syncs_are_told_once_and_others_fail() {
     }
 }
 
+/// Several files are put on disk by one call, and by one each where that is refused or fails.
+#[test]
+fn syncs_of_several_files() {
+    let arrived = |calls: Calls, count: usize| {
+        let into = tempfile::tempdir().unwrap();
+        let store = Store::open(into.path(), Guarantees::new(calls, true, Arc::new(()))).unwrap();
+        let write = |index: usize| {
+            let (mut file, _) = look(&store, &index.to_string(), 1).unwrap();
+            // A mode of either kind: set before the file is put on disk, and behind.
+            file.start(0, meta([0o640, 0o444][index % 2]), &store.guarantees).unwrap();
+            file.write(b"x").unwrap();
+            file.verify(blake3::hash(b"x").into()).unwrap();
+            file
+        };
+        let done = store.finish((0..count).map(write).collect());
+        let names = fs::read_dir(into.path()).unwrap().count();
+        assert_eq!(done.iter().filter(|done| done.is_ok()).count(), names, "a file that failed leaves nothing");
+        for index in 0..names {
+            let mode = fs::metadata(into.path().join(index.to_string())).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, [0o640, 0o444][index % 2]);
+        }
+        names
+    };
+    let together = Calls { sync: |_| failed::<{ libc::EIO }>(), sync_all: |_| Ok(()), ..Calls::KERNEL };
+    assert_eq!((arrived(together, 8), arrived(together, 3)), (8, 0));
+    for sync_all in [|_: &File| failed::<{ libc::ENOSYS }>(), |_: &File| failed::<{ libc::EIO }>()] {
+        let alone = Calls { sync: |_| Ok(()), sync_all, ..Calls::KERNEL };
+        assert_eq!(arrived(alone, 8), 8);
+        let broken = Calls { sync: |_| failed::<{ libc::EIO }>(), ..alone };
+        assert_eq!(arrived(broken, 8), 0);
+    }
+    assert_eq!(arrived(Calls::KERNEL, 8), 8);
+}
+
 #[test]
 fn refused_modes_are_told_unless_they_fit() {
     for calls in refusing!(set_mode, |_, _|) {

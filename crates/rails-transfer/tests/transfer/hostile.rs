@@ -53,6 +53,12 @@ fn offering(id: u8, path: &[u8], size: &[u8]) -> Vec<u8> {
     named(OFFER, id, path, &[size, &[0, 0]].concat())
 }
 
+/// A number below 16384 as the protocol has it.
+fn number(number: u16) -> Vec<u8> {
+    let low = number as u8 & 0x7f;
+    if number < 128 { vec![low] } else { vec![low | 0x80, u8::try_from(number >> 7).unwrap()] }
+}
+
 const TOTALS: u8 = 0;
 const FOLDER: u8 = 2;
 const OFFER: u8 = 3;
@@ -151,11 +157,16 @@ fn a_sender_that_is_gone_holds_up_no_receiver() {
 }
 
 #[test]
-fn a_65th_open_file_is_one_too_many() {
+fn a_257th_open_file_is_one_too_many() {
     let into = tempdir().unwrap();
-    let offers: Vec<_> = (0..65_u8).map(|id| offering(id, &[b'a' + id % 26, b'0' + id / 26], &[5])).collect();
+    let offer = |id: u16| {
+        let name = format!("{id}");
+        let length = u8::try_from(name.len()).unwrap();
+        [&[OFFER], &number(id)[..], &[length], name.as_bytes(), &[5, 0, 0]].concat()
+    };
+    let offers: Vec<_> = (0..257).map(offer).collect();
     let offers: Vec<_> = offers.iter().map(Vec::as_slice).collect();
-    assert!(matches!(play_messages(&offers[..64], into.path()), Err(ReceiveError::Wire(WireError::Cut))));
+    assert!(matches!(play_messages(&offers[..256], into.path()), Err(ReceiveError::Wire(WireError::Cut))));
     assert_eq!(violation(play_messages(&offers, into.path())), Violation::Window);
 }
 
@@ -166,12 +177,8 @@ fn sender_that_reads_no_answers() {
     let flood = async {
         near.write_all(GREETING).await.unwrap();
         near.write_all(&[0, 4, 0, 0, 0, TOTALS, 0, 0, 0]).await.unwrap();
-        for id in 0..=u8::MAX {
-            let mut folder = vec![FOLDER, id];
-            if id > 127 {
-                folder.push(1);
-            }
-            folder.extend_from_slice(&[1, b'd']);
+        for id in 0..1000 {
+            let folder = [&[FOLDER], &number(id)[..], &[1, b'd']].concat();
             let frame = [&[0, u8::try_from(folder.len()).unwrap(), 0, 0, 0], &folder[..]].concat();
             if near.write_all(&frame).await.is_err() {
                 break;

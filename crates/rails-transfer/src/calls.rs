@@ -7,11 +7,12 @@ use crate::{
     observe::Observer,
     reason::Reason,
 };
+use cap_std::fs::Dir;
 use nix::{
     errno::Errno,
     fcntl::{FcntlArg, fcntl},
     sys::{
-        stat::futimens,
+        stat::{UtimensatFlags, futimens, utimensat},
         statfs::{BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, F2FS_SUPER_MAGIC, XFS_SUPER_MAGIC, fstatfs},
         time::TimeSpec,
         utsname::uname,
@@ -19,6 +20,7 @@ use nix::{
     unistd::syncfs,
 };
 use std::{
+    ffi::OsStr,
     fmt,
     fs::{File, Permissions},
     io,
@@ -42,6 +44,7 @@ pub(crate) struct Calls {
     pub(crate) sync_all: fn(&File) -> io::Result<()>,
     pub(crate) set_mode: fn(&File, u32) -> io::Result<()>,
     pub(crate) set_modified: fn(&File, Modified) -> io::Result<()>,
+    pub(crate) set_link_modified: fn(&Dir, &OsStr, Modified) -> io::Result<()>,
     pub(crate) access: fn(&File) -> io::Result<Access>,
 }
 
@@ -75,9 +78,10 @@ impl Calls {
         sync: File::sync_all,
         sync_all,
         set_mode: |file, mode| file.set_permissions(Permissions::from_mode(mode)),
-        set_modified: |file, modified| {
-            let modified = TimeSpec::new(modified.seconds, modified.nanos.into());
-            Ok(futimens(file, &TimeSpec::UTIME_OMIT, &modified)?)
+        set_modified: |file, modified| Ok(futimens(file, &TimeSpec::UTIME_OMIT, &time_spec(modified))?),
+        set_link_modified: |dir, name, modified| {
+            let itself = UtimensatFlags::NoFollowSymlink;
+            Ok(utimensat(dir, name, &TimeSpec::UTIME_OMIT, &time_spec(modified), itself)?)
         },
         access: |file| {
             let metadata = file.metadata()?;
@@ -189,6 +193,12 @@ impl Guarantees {
         (self.calls.set_modified)(file, modified).or_else(|error| self.without(Guarantee::Times, doing, error))
     }
 
+    /// Gives a symbolic link in a folder the time of its last change.
+    pub(crate) fn set_link_modified(&self, dir: &Dir, name: &OsStr, modified: Modified) -> Result<(), Reason> {
+        let set = (self.calls.set_link_modified)(dir, name, modified);
+        set.or_else(|error| self.without(Guarantee::Times, "set the link's time", error))
+    }
+
     /// Who may change the file.
     pub(crate) fn access(&self, file: &File) -> Result<Access, Reason> {
         (self.calls.access)(file).map_err(because("inspect the file"))
@@ -224,6 +234,10 @@ impl Guarantees {
     fn refused(&self) -> MutexGuard<'_, Vec<LackingGuarantee>> {
         self.lacking.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn time_spec(modified: Modified) -> TimeSpec {
+    TimeSpec::new(modified.seconds, modified.nanos.into())
 }
 
 /// syncfs(2), where it writes and waits as fsync(2) of each file would: since Linux 5.8, which

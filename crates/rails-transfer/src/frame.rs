@@ -51,7 +51,7 @@ pub(crate) fn header(kind: u8, len: usize) -> [u8; HEADER_LEN] {
 pub(crate) const VERSION: u16 = 4;
 /// The limit on a control message. The largest message, an offer with a path of 4096 bytes, has
 /// half of it.
-pub(crate) const MAX_CONTROL: usize = 8 * 1024;
+pub(crate) const MAX_CONTROL: usize = 16 * 1024;
 /// The longest payload of a data block.
 pub(crate) const MAX_BLOCK: usize = 1024 * 1024;
 

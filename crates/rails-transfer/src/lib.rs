@@ -79,7 +79,8 @@
 //!   Only the sender's own list of files grows.
 //!
 //! # Limits
-//! A copy keeps the time of the last change and the mode: nine bits, and a folder's sticky bit.
+//! A copy keeps symbolic links as they are, the time of the last change, and the mode: nine bits,
+//! and a folder's sticky bit. Special files are left out.
 //! Times of access, owners, set-user-id and set-group-id bits, extended attributes, access lists,
 //! hard links (each name becomes a file of its own) and holes (they are sent as zeros) are not
 //! kept. The streams, not this crate, encrypt and authenticate. A file

@@ -1,6 +1,11 @@
 //! The messages of the two peers.
 
-use crate::{guarantee::LackingGuarantee, meta::Meta, path::RelPath, reason::Reason};
+use crate::{
+    guarantee::LackingGuarantee,
+    meta::Meta,
+    path::{LinkTarget, RelPath},
+    reason::Reason,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -43,6 +48,8 @@ pub(crate) enum FromSender {
     Abort { id: u64, reason: Reason },
     /// The last message: there are no further entries.
     Done,
+    /// Opens an entry: make this symbolic link.
+    Link { id: u64, path: RelPath, target: LinkTarget, meta: Meta },
 }
 
 /// A file that the sender can send, as it was listed.
@@ -104,7 +111,7 @@ pub(crate) enum Settled {
     Stored { digest: Digest },
     /// The receiver's own file stays.
     Kept,
-    /// The folder exists, or has its mode.
+    /// The folder or link exists, or the folder has its mode.
     Made,
     /// The sender gave the file up.
     Aborted,
@@ -186,6 +193,10 @@ mod tests {
         let offer = Offer { path, size: u64::MAX, meta, compare: Compare::Times };
         let offer = FromSender::Offer { id: u64::MAX, offer };
         assert!(encode(&offer, Vec::new()).len() <= crate::frame::MAX_CONTROL);
+        let FromSender::Offer { offer: Offer { path, meta, .. }, .. } = offer else { unreachable!() };
+        let target = LinkTarget::try_from(vec![b'a'; 4095]).unwrap();
+        let link = FromSender::Link { id: u64::MAX, path, target, meta };
+        assert!(encode(&link, Vec::new()).len() <= crate::frame::MAX_CONTROL);
         let failed = Settled::Failed { reason: Reason::new("x".repeat(5000)) };
         let settled = FromReceiver::Settled { id: u64::MAX, outcome: failed };
         assert!(encode(&settled, Vec::new()).len() <= crate::frame::MAX_CONTROL);

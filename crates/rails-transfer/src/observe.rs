@@ -42,7 +42,7 @@ pub trait Observer: Send + Sync {
         let _ = (path, size, outcome);
     }
 
-    /// An entry below a source was left out: a link, a special file, or a name that cannot be sent.
+    /// An entry below a source was left out: a special file, or a name that cannot be sent.
     fn skipped(&self, source: &Path, reason: &Reason) {
         let _ = (source, reason);
     }
@@ -76,7 +76,7 @@ pub enum Outcome<'a> {
     Stored(Digest),
     /// The file was there already.
     AlreadyThere,
-    /// The folder exists.
+    /// The folder or symbolic link exists.
     Made,
     /// The entry failed, here or at the peer.
     Failed(&'a Reason),

@@ -133,6 +133,38 @@ impl From<RelPath> for Vec<u8> {
     }
 }
 
+/// The target of a symbolic link: any text, which need not lead anywhere and is never followed.
+///
+/// 1 to 4095 bytes without NUL (symlink(2)).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
+pub(crate) struct LinkTarget(Vec<u8>);
+
+impl LinkTarget {
+    pub(crate) fn as_path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.0))
+    }
+}
+
+impl TryFrom<Vec<u8>> for LinkTarget {
+    type Error = PathError;
+
+    fn try_from(bytes: Vec<u8>) -> Result<Self, PathError> {
+        match bytes.len() {
+            0 => Err(PathError::Empty),
+            len if len > MAX_LINK => Err(PathError::TooLong { len }),
+            _ if bytes.contains(&0) => Err(PathError::Nul),
+            _ => Ok(Self(bytes)),
+        }
+    }
+}
+
+impl From<LinkTarget> for Vec<u8> {
+    fn from(target: LinkTarget) -> Self {
+        target.0
+    }
+}
+
 /// The reason why bytes are not a [`RelPath`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -183,6 +215,8 @@ fn check_component(component: &[u8]) -> Result<(), PathError> {
 const MAX_COMPONENT: usize = 255;
 /// PATH_MAX of `linux/limits.h`.
 const MAX_PATH: usize = 4096;
+/// The longest target of a link that symlink(2) takes.
+const MAX_LINK: usize = MAX_PATH - 1;
 /// Deep enough for every real tree; the bound keeps a peer from having thousands of folders opened
 /// for one path.
 const MAX_DEPTH: usize = 256;

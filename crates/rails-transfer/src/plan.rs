@@ -4,7 +4,7 @@ use crate::{
     error::SendError,
     message::Totals,
     meta::Meta,
-    path::{PathError, RelPath},
+    path::{LinkTarget, PathError, RelPath},
     reason::Reason,
     summary::Skipped,
 };
@@ -16,7 +16,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     fmt, fs, io,
-    os::unix::ffi::OsStrExt,
+    os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -52,6 +52,11 @@ impl Entry {
 #[derive(Debug, Clone)]
 pub(crate) enum EntryKind {
     Folder {
+        /// Its properties when it was listed.
+        meta: Meta,
+    },
+    Link {
+        target: LinkTarget,
         /// Its properties when it was listed.
         meta: Meta,
     },
@@ -113,7 +118,7 @@ pub fn check(sources: &[PathBuf]) -> Result<(), SendError> {
 /// The name under which a source arrives, if it has one, and the source: a file or a folder.
 fn inspect(source: &Path) -> Result<(Option<RelPath>, Seen), SendError> {
     let seen = fs::metadata(source)
-        .map(|metadata| Seen::of(&Metadata::from_just_metadata(metadata)))
+        .map(|metadata| Seen::of(&Metadata::from_just_metadata(metadata), || fs::read_link(source)))
         .map_err(|error| SendError::Source { path: source.to_owned(), source: error })?;
     let path = own_name(source)
         .map(|name| RelPath::parse(name.as_bytes()))
@@ -134,7 +139,7 @@ impl Plan {
         let root = Arc::new(Dir::open_ambient_dir(source, ambient_authority()).map_err(failed)?);
         if let Some(base) = base {
             self.claim(base, source)?;
-            self.add_folder(base.clone(), Seen::of(&root.dir_metadata().map_err(failed)?).meta);
+            self.add_folder(base.clone(), Meta::of(&root.dir_metadata().map_err(failed)?));
         }
         // The remaining paths, relative to the root, the next one last.
         let mut left = list(&root, Path::new("")).map_err(failed)?;
@@ -159,28 +164,24 @@ impl Plan {
                     continue;
                 }
             };
-            match kind {
-                SeenKind::Link => {
-                    self.skip(at, "a symbolic link");
-                    continue;
-                }
-                SeenKind::Special => {
-                    self.skip(at, "a special file");
-                    continue;
-                }
-                SeenKind::File { .. } | SeenKind::Folder => {}
-            }
-            if path.parent().is_none() {
+            if path.parent().is_none() && !matches!(kind, SeenKind::Special) {
                 self.claim(&path, &at)?;
             }
-            if let SeenKind::File { size } = kind {
-                self.add_file(path, size, meta, Place::Below(root.clone(), inside));
-                continue;
-            }
-            self.add_folder(path, meta);
-            match list(&root, &inside) {
-                Ok(listed) => left.extend(listed),
-                Err(error) => self.unreadable("list", &at, error),
+            match kind {
+                SeenKind::File { size } => self.add_file(path, size, meta, Place::Below(root.clone(), inside)),
+                SeenKind::Link(target) => match target.map(|target| target.into_os_string().into_vec().try_into()) {
+                    Ok(Ok(target)) => self.entries.push(Entry { path, kind: EntryKind::Link { target, meta } }),
+                    Ok(Err(error)) => self.unreadable("send", &at, error),
+                    Err(error) => self.unreadable("read the link", &at, error),
+                },
+                SeenKind::Special => self.skip(at, "a special file"),
+                SeenKind::Folder => {
+                    self.add_folder(path, meta);
+                    match list(&root, &inside) {
+                        Ok(listed) => left.extend(listed),
+                        Err(error) => self.unreadable("list", &at, error),
+                    }
+                }
             }
         }
         Ok(())
@@ -231,19 +232,23 @@ struct Seen {
 #[derive(Debug)]
 enum SeenKind {
     Folder,
-    File { size: u64 },
-    Link,
+    File {
+        size: u64,
+    },
+    /// A symbolic link, and its target if that can be read.
+    Link(io::Result<PathBuf>),
     Special,
 }
 
 impl Seen {
-    fn of(metadata: &Metadata) -> Self {
+    /// `target` reads the target of a link.
+    fn of(metadata: &Metadata, target: impl FnOnce() -> io::Result<PathBuf>) -> Self {
         let kind = if metadata.is_dir() {
             SeenKind::Folder
         } else if metadata.is_file() {
             SeenKind::File { size: metadata.len() }
         } else if metadata.is_symlink() {
-            SeenKind::Link
+            SeenKind::Link(target())
         } else {
             SeenKind::Special
         };
@@ -265,7 +270,9 @@ fn list(root: &Dir, folder: &Path) -> io::Result<Vec<Listed>> {
     let opened = Dir::from_std_file(root.open_with(name, &options)?.into_std());
     let entries = opened.entries()?.map(|entry| {
         let entry = entry?;
-        Ok((folder.join(entry.file_name()), entry.metadata().map(|metadata| Seen::of(&metadata))))
+        let name = entry.file_name();
+        let seen = entry.metadata().map(|metadata| Seen::of(&metadata, || opened.read_link_contents(&name)));
+        Ok((folder.join(&name), seen))
     });
     let mut listed = entries.collect::<io::Result<Vec<Listed>>>()?;
     listed.sort_unstable_by(|(a, _), (b, _)| b.cmp(a));
@@ -331,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn skipped_links_and_a_followed_one() {
+    fn a_kept_link_and_a_followed_one() {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("dir");
         fs::create_dir(&dir).unwrap();
@@ -342,10 +349,12 @@ mod tests {
         fs::write(dir.join(".old.rails-part"), "x").unwrap();
 
         let folder = plan(&[root.path().join("to-dir")]).unwrap();
-        assert_eq!(names(&folder), ["to-dir"]);
+        assert_eq!(names(&folder), ["to-dir", "to-dir/link"]);
+        let EntryKind::Link { target, .. } = &folder.entries[1].kind else { panic!("{:?}", folder.entries[1]) };
+        assert_eq!(target.as_path(), Path::new("../file"));
         let skipped: Vec<_> = folder.skipped.iter().map(|skip| skip.reason.as_str()).collect();
-        assert_eq!(skipped.len(), 3);
-        assert!(skipped[0].contains("rails-part") && skipped[1..] == ["a symbolic link", "a special file"]);
+        assert_eq!(skipped.len(), 2);
+        assert!(skipped[0].contains("rails-part") && skipped[1..] == ["a special file"]);
 
         let file = plan(&[dir.join("link")]).unwrap();
         assert_eq!((names(&file), file.totals.bytes), (vec!["link".to_owned()], 3));

@@ -7,8 +7,8 @@
 use crate::{
     calls::{Access, BUSY, Guarantees, because, refuses},
     message::{Compare, Digest, Held, Offer, Prefix},
-    meta::{MODE_BITS, Meta},
-    path::RelPath,
+    meta::{MODE_BITS, Meta, Modified},
+    path::{LinkTarget, RelPath},
     reason::Reason,
 };
 use cap_std::{
@@ -44,7 +44,7 @@ pub(crate) enum Found {
     /// The sender's file: its size, time and mode are the same, and there is no part.
     Kept,
     /// Another one, or none.
-    Other(Incoming, Held),
+    Other(Box<Incoming>, Held),
 }
 
 /// A file that is offered or being written.
@@ -90,6 +90,57 @@ impl Store {
         }
     }
 
+    /// Makes a symbolic link, in place of a file or another link; one of the same target stays.
+    pub(crate) fn make_link(&self, path: &RelPath, target: &LinkTarget, meta: Meta) -> Result<(), Reason> {
+        let dir = self.folder_of(path)?;
+        let (name, target) = (path.name(), target.as_path());
+        let there = match inside(&dir, || dir.symlink_metadata(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            there => Some(there.map_err(because("inspect what is there"))?),
+        };
+        if there.as_ref().is_some_and(Metadata::is_dir) {
+            return Err(Reason::new("receiver: a folder of this name is there"));
+        }
+        let is_same =
+            |there: &Metadata| there.is_symlink() && dir.read_link_contents(name).is_ok_and(|of| of == target);
+        let set_time = |name: &OsStr, there: Option<&Metadata>| match meta.modified {
+            Some(modified) if there.map(Modified::of) != Some(modified) => {
+                self.guarantees.set_link_modified(&dir, name, modified)
+            }
+            _ => Ok(()),
+        };
+        if there.as_ref().is_some_and(is_same) {
+            return set_time(name, there.as_ref());
+        }
+        if there.is_none() {
+            inside(&dir, || dir.symlink_contents(target, name)).map_err(because("make the link"))?;
+            return set_time(name, None);
+        }
+        // The name changes its meaning at once: a cut leaves the old file, or the link.
+        let part_name = path.part_name();
+        self.remove_part(&dir, path)?;
+        inside(&dir, || dir.symlink_contents(target, &part_name)).map_err(because("make the link"))?;
+        set_time(&part_name, None)?;
+        let renamed = inside(&dir, || dir.rename(&part_name, &dir, name));
+        renamed.map_err(because("rename the link to its final name"))
+    }
+
+    /// Removes the part of a file that is none any more, unless a receiver is writing to it.
+    fn remove_part(&self, dir: &Arc<Dir>, path: &RelPath) -> Result<(), Reason> {
+        let mut part = Incoming::new(Arc::clone(dir), path);
+        match inside(dir, || dir.symlink_metadata(&part.part_name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Ok(there) if there.is_symlink() => {}
+            // Opened, it is locked until it is removed.
+            _ => {
+                let file = part.open_part(&self.guarantees)?;
+                part.part = file.map(|file| Part { file, hasher: blake3::Hasher::new(), len: 0 });
+            }
+        }
+        part.discard();
+        Ok(())
+    }
+
     /// Puts a folder's names on disk and gives it its mode and its time.
     pub(crate) fn seal_folder(&self, path: &RelPath, meta: Meta) -> Result<(), Reason> {
         let dir = self.root.open_dir(path.as_path()).map_err(because("open the folder"))?;
@@ -117,15 +168,14 @@ impl Store {
     /// sender no longer awaits the answer.
     pub(crate) fn look(&self, offer: &Offer, is_awaited: &dyn Fn() -> bool) -> Result<Found, Reason> {
         let dir = self.folder_of(&offer.path)?;
-        let (name, part_name) = (offer.path.name().to_owned(), offer.path.part_name());
-        let mut file = Incoming { dir, name, part_name, meta: Meta::default(), whole: None, part: None };
+        let mut file = Incoming::new(dir, &offer.path);
         let there = file.inspect(offer.size)?;
         if offer.compare == Compare::Times && there.as_ref().is_some_and(|there| file.is_same(offer, there)) {
             return Ok(Found::Kept);
         }
         let whole = if there.is_some() { file.look_at_whole(offer.size, is_awaited)? } else { None };
         let part = file.look_at_part(offer.size, is_awaited, &self.guarantees)?;
-        Ok(Found::Other(file, Held { whole, part }))
+        Ok(Found::Other(Box::new(file), Held { whole, part }))
     }
 
     /// Puts verified files on disk, and then gives them their final names.
@@ -189,6 +239,11 @@ impl Store {
 }
 
 impl Incoming {
+    fn new(dir: Arc<Dir>, path: &RelPath) -> Self {
+        let (name, part_name) = (path.name().to_owned(), path.part_name());
+        Self { dir, name, part_name, meta: Meta::default(), whole: None, part: None }
+    }
+
     /// Begins to write at `offset`, which is 0 or the length of the reported prefix.
     pub(crate) fn start(&mut self, offset: u64, meta: Meta, guarantees: &Guarantees) -> Result<(), Reason> {
         (self.whole, self.meta) = (None, meta);

@@ -11,6 +11,8 @@ pub struct SendSummary {
     pub files: Vec<SentFile>,
     /// Number of folders that exist at the receiver.
     pub folders: u64,
+    /// Number of symbolic links that exist at the receiver.
+    pub links: u64,
     /// File bytes that were sent; of a resumed file those from the resumed offset on.
     pub bytes_sent: u64,
     /// The failures, of the sender and of the receiver.
@@ -40,6 +42,8 @@ pub struct ReceiveSummary {
     pub already_there: u64,
     /// Number of folders that exist at the receiver.
     pub folders: u64,
+    /// Number of symbolic links that exist at the receiver.
+    pub links: u64,
     /// File bytes that came over the stream and were written.
     pub bytes_received: u64,
     /// Number of failures, of the sender and of the receiver.

@@ -32,9 +32,10 @@ Examples:
   rails-bench send big.iso --to storage --from eth0,eth1@8-11 --secret-file secret
   rails-bench send big.iso --to storage --from auto --explain --secret-file secret
 
-A copy keeps bytes, names, times of modification, and permissions (a folder's sticky bit among them). It keeps no owners, \
-set-user-id and set-group-id bits, hard links, extended attributes, access lists and holes; symbolic links and special \
-files are left out, named, and make exit code 3 (0 with --allow-skipped); a failed file makes exit code 1.
+A copy keeps bytes, names, symbolic links (as they are; one that is named is followed), times of modification, and \
+permissions (a folder's sticky bit among them). It keeps no owners, set-user-id and set-group-id bits, hard links, extended \
+attributes, access lists and holes; special files are left out, named, and make exit code 3 (0 with --allow-skipped); a \
+failed file makes exit code 1.
 
 A file that the receiver has with the same size and time of modification is not read (--checksum reads it). Up to four files \
 are sent at a time. What arrives is verified end to end. A transfer that is cut goes on where it was when it is started again. The bytes are \
@@ -53,7 +54,7 @@ pub(crate) struct Args {
     /// Say which lanes are paired and why, and which did not connect
     #[arg(long)]
     explain: bool,
-    /// End with exit code 0 where symbolic links, special files or reserved names were left out,
+    /// End with exit code 0 where special files or reserved names were left out,
     /// and not with 3
     #[arg(long)]
     allow_skipped: bool,

@@ -7,6 +7,7 @@ use nix::errno::Errno;
 use rails_lab::Sandbox;
 use std::{
     fs,
+    os::unix::{fs::symlink, net::UnixListener},
     path::Path,
     process::{Command, Output},
 };
@@ -33,7 +34,7 @@ fn tree_over_two_rails_and_nothing_twice() {
     let (source, inbox) = (folder.path().join("tree"), folder.path().join("inbox"));
     tree(&source);
     let secret = secret(folder.path(), SECRET);
-    let receiver = Receiver::start(&inbox, ["--secret-file", text(&secret)]);
+    let receiver = Receiver::start(&inbox, ["-v", "--secret-file", text(&secret)]);
     let send = ["send", text(&source), "--to", &receiver.addresses, "--secret-file", text(&secret)];
 
     let first = run(send);
@@ -284,14 +285,16 @@ fn left_out_entries_and_their_exit_code() {
     let (source, inbox) = (folder.path().join("below"), folder.path().join("inbox"));
     fs::create_dir(&source).unwrap();
     fs::write(source.join("file"), "1").unwrap();
-    std::os::unix::fs::symlink("file", source.join("txt.\u{202e}knil")).unwrap();
+    symlink("file", source.join("link")).unwrap();
+    let _socket = UnixListener::bind(source.join("txt.\u{202e}knil")).unwrap();
     let receiver = Receiver::start(&inbox, ["--insecure"]);
     for (allowed, code) in [(&[][..], 3), (&["--allow-skipped"], 0)] {
         let send = ["send", "--insecure", text(&source), "--to", &receiver.addresses];
         let sent = run(send.iter().chain(allowed).copied());
         let said = stderr(&sent);
         assert_eq!(sent.status.code(), Some(code), "{said}");
-        assert!(said.contains("txt.\\u{202e}knil: a symbolic link"), "{said}");
+        assert!(said.contains("txt.\\u{202e}knil: a special file"), "{said}");
+        assert_eq!(fs::read_link(inbox.join("below/link")).unwrap(), Path::new("file"));
         assert!(stdout(&sent).contains("1 left out, 0 failed"), "{}", stdout(&sent));
     }
     receiver.kill();

@@ -5,7 +5,7 @@ use crate::{
     message::{Digest, FromReceiver, Offer, Settled, Totals},
     meta::Meta,
     observe::{Observer, Outcome},
-    path::RelPath,
+    path::{LinkTarget, RelPath},
     proto::{CONTROL, Fate, Inbound, WINDOW},
     reason::Reason,
     store::{Found, Incoming, Store},
@@ -105,6 +105,24 @@ impl Batch {
         })
     }
 
+    pub(super) fn on_link(
+        &self,
+        id: u64,
+        path: &RelPath,
+        target: &LinkTarget,
+        meta: Meta,
+    ) -> Result<FromReceiver, Violation> {
+        self.state().inbound.on_simple(id)?;
+        Ok(match self.store.make_link(path, target, meta) {
+            Ok(()) => {
+                self.state().summary.links += 1;
+                self.observer.finished(path, 0, Outcome::Made);
+                FromReceiver::Settled { id, outcome: Settled::Made }
+            }
+            Err(reason) => self.failed(id, path, 0, reason),
+        })
+    }
+
     pub(super) fn on_seal(&self, id: u64, path: &RelPath, meta: Meta) -> Result<FromReceiver, Violation> {
         self.state().inbound.on_simple(id)?;
         Ok(match self.store.seal_folder(path, meta) {
@@ -122,7 +140,7 @@ impl Batch {
             Ok(Found::Other(file, held)) => {
                 let mut state = self.state();
                 state.inbound.answer(id, size, &held);
-                state.offered.insert(id, Receiving { path, size, file });
+                state.offered.insert(id, Receiving { path, size, file: *file });
                 FromReceiver::Held { id, held }
             }
             Err(reason) => self.failed(id, &path, size, reason),

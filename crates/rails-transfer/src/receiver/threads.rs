@@ -147,6 +147,7 @@ impl Control {
             FromSender::Totals(totals) => return self.batch.on_totals(&totals),
             FromSender::Unreadable { reason } => return self.batch.on_unreadable(&reason),
             FromSender::Folder { id, path } => self.batch.on_folder(id, &path)?,
+            FromSender::Link { id, path, target, meta } => self.batch.on_link(id, &path, &target, meta)?,
             FromSender::Seal { id, path, meta } => self.batch.on_seal(id, &path, meta)?,
             FromSender::Offer { id, offer } => {
                 // A large file may be read for minutes.

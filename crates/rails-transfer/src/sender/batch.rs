@@ -102,6 +102,10 @@ impl Batch {
             let path = path.clone();
             return Some(match kind {
                 EntryKind::Folder { .. } => FromSender::Folder { id: state.outbound.open(index, Kind::Simple), path },
+                EntryKind::Link { target, meta } => {
+                    let id = state.outbound.open(index, Kind::Simple);
+                    FromSender::Link { id, path, target: target.clone(), meta: *meta }
+                }
                 EntryKind::File { size, meta, .. } => {
                     let offer = Offer { path, size: *size, meta: *meta, compare: self.compare };
                     FromSender::Offer { id: state.outbound.open(index, Kind::File(self.compare)), offer }
@@ -169,7 +173,10 @@ impl Batch {
             // The seal of a folder, which was counted when the folder was made.
             Settled::Made if state.sealed > 0 => {}
             Settled::Made => {
-                state.summary.folders += 1;
+                match state.plan.entries[index].kind {
+                    EntryKind::Link { .. } => state.summary.links += 1,
+                    _ => state.summary.folders += 1,
+                }
                 drop(state);
                 self.observer.finished(&path, 0, Outcome::Made);
             }

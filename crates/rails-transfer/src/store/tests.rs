@@ -40,7 +40,7 @@ fn offer(name: &str, size: u64) -> Offer {
 /// The file that is found for an offer, and is not the sender's.
 fn look(store: &Store, name: &str, size: u64) -> Result<(Incoming, Held), Reason> {
     match store.look(&offer(name, size), &|| true)? {
-        Found::Other(file, held) => Ok((file, held)),
+        Found::Other(file, held) => Ok((*file, held)),
         Found::Kept => panic!("{name} was compared by its time"),
     }
 }

@@ -7,7 +7,10 @@ use proptest::prelude::*;
 use rails_transfer::{Compare, How, SendOptions};
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::{
+        fs::{PermissionsExt, symlink},
+        net::UnixListener,
+    },
     path::Path,
     time::{Duration, UNIX_EPOCH},
 };
@@ -22,7 +25,8 @@ fn trees() -> impl Strategy<Value = Tree> {
     let file = (0..4_u32, 0..40_000_usize, any::<u64>())
         .prop_map(|(mode, len, seed)| Node::File([0o644, 0o400, 0o755, 0o600][mode as usize], bytes(seed, len)));
     let empty = Just(Node::File(0o640, Vec::new()));
-    let leaf = prop_oneof![file, empty];
+    let link = prop_oneof![Just(b"/etc/passwd".to_vec()), Just(b"..".to_vec()), name.clone()].prop_map(Node::Link);
+    let leaf = prop_oneof![3 => file, 1 => empty, 1 => link];
     let mode = prop_oneof![Just(0o755_u32), Just(0o700), Just(0o555)];
     let folder = (mode, proptest::collection::btree_map(name.clone(), leaf.clone(), 0..4));
     let top =
@@ -51,6 +55,7 @@ proptest! {
         plant(from.path(), &tree);
         let sources = [from.path().join(".")];
         let files = tree.values().filter(|node| matches!(node, Node::File(..))).count();
+        let links = tree.values().filter(|node| matches!(node, Node::Link(_))).count();
 
         let (sent, received) = transfer(&sources, into.path(), capacity);
         let (sent, received) = (sent.unwrap(), received.unwrap());
@@ -58,7 +63,8 @@ proptest! {
         prop_assert_eq!(harvest(into.path()), tree.clone());
         prop_assert_eq!(sent.files.len(), files);
         prop_assert_eq!(received.stored, files as u64);
-        prop_assert_eq!(sent.folders + received.folders, 2 * (tree.len() - files) as u64);
+        prop_assert_eq!((sent.links, received.links), (links as u64, links as u64));
+        prop_assert_eq!(sent.folders + received.folders, 2 * (tree.len() - files - links) as u64);
         for file in &sent.files {
             let Some(Node::File(_, bytes)) = tree.get(file.path.as_bytes()) else { panic!("{:?}", file.path) };
             prop_assert_eq!(file.digest, Some(blake3::hash(bytes).into()));
@@ -221,16 +227,60 @@ fn times_and_a_sticky_folder_arrive() {
 }
 
 #[test]
-fn links_are_skipped_and_told() {
+fn special_files_are_skipped_and_told() {
     let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
     fs::create_dir(from.path().join("d")).unwrap();
-    std::os::unix::fs::symlink("/etc/passwd", from.path().join("d/link")).unwrap();
+    let _socket = UnixListener::bind(from.path().join("d/socket")).unwrap();
     let notes = Notes::new(|_| {});
     let (sent, _) = watched(&[from.path().join("d")], into.path(), tokio::io::duplex(64), notes.clone());
     let sent = sent.unwrap();
     assert!(sent.is_complete() && sent.skipped.len() == 1);
-    assert!(notes.notes.lock().unwrap().contains(&"skipped link a symbolic link".to_owned()));
+    assert!(notes.notes.lock().unwrap().contains(&"skipped socket a special file".to_owned()));
     assert_eq!(harvest(into.path()).len(), 1);
+}
+
+/// A link takes the place of a file and of another link, and a file that of a link; nothing is
+/// written through one.
+#[test]
+fn links_in_the_place_of_files_and_back() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    let victim = from.path().join("victim");
+    fs::write(&victim, "old").unwrap();
+    let link = |target: &str| Node::Link(target.as_bytes().to_vec());
+    let trees = [
+        ("a", Node::File(0o644, b"x".to_vec())),
+        ("b", link("nowhere")),
+        ("c", link(victim.to_str().unwrap())),
+        ("d", Node::File(0o600, b"y".to_vec())),
+    ];
+    let long = "n".repeat(4095);
+    for (name, node) in trees.into_iter().chain([("e", link(&long)), ("f", link("x"))]) {
+        let tree = Tree::from([(b"n".to_vec(), node)]);
+        let source = from.path().join(name);
+        fs::create_dir(&source).unwrap();
+        plant(&source, &tree);
+        // What earlier runs left in the way of a link.
+        let part = into.path().join(".n.rails-part");
+        match name {
+            "b" => fs::write(&part, "left").unwrap(),
+            "c" => symlink("left", &part).unwrap(),
+            _ => {}
+        }
+        for _ in 0..2 {
+            let (sent, received) = transfer(&[source.join(".")], into.path(), 4096);
+            assert!(sent.unwrap().is_complete() && received.unwrap().is_complete(), "{name}");
+            assert_eq!(harvest(into.path()), tree, "{name}");
+        }
+        let modified = |at: &Path| fs::symlink_metadata(at).unwrap().modified().unwrap();
+        assert_eq!(modified(&source.join("n")), modified(&into.path().join("n")));
+    }
+    assert_eq!(fs::read(victim).unwrap(), b"old");
+
+    // A folder is no file, and stays.
+    fs::remove_file(into.path().join("n")).unwrap();
+    fs::create_dir(into.path().join("n")).unwrap();
+    let (sent, _) = transfer(&[from.path().join("b/.")], into.path(), 4096);
+    assert!(sent.unwrap().failures[0].reason.as_str().contains("a folder of this name is there"));
 }
 
 #[test]

@@ -9,7 +9,10 @@ use std::{
     env,
     ffi::OsStr,
     fs, io,
-    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{PermissionsExt, symlink},
+    },
     path::{Path, PathBuf},
     pin::Pin,
     process::Command,
@@ -30,6 +33,8 @@ use walkdir::WalkDir;
 pub(crate) enum Node {
     Folder(u32),
     File(u32, Vec<u8>),
+    /// A symbolic link, with its target.
+    Link(Vec<u8>),
 }
 
 /// A tree by relative path.
@@ -44,6 +49,7 @@ pub(crate) fn plant(root: &Path, tree: &Tree) {
     for (path, node) in tree {
         match node {
             Node::Folder(_) => fs::create_dir(at(path)).unwrap(),
+            Node::Link(target) => symlink(OsStr::from_bytes(target), at(path)).unwrap(),
             Node::File(mode, bytes) => {
                 fs::write(at(path), bytes).unwrap();
                 set(&at(path), *mode);
@@ -57,7 +63,7 @@ pub(crate) fn plant(root: &Path, tree: &Tree) {
     }
 }
 
-/// Reads a tree, without `root` itself. Links appear as files that hold their target.
+/// Reads a tree, without `root` itself.
 pub(crate) fn harvest(root: &Path) -> Tree {
     let mut tree = Tree::new();
     for entry in WalkDir::new(root).min_depth(1) {
@@ -67,7 +73,7 @@ pub(crate) fn harvest(root: &Path) -> Tree {
         let node = match entry.file_type() {
             kind if kind.is_dir() => Node::Folder(mode),
             kind if kind.is_file() => Node::File(mode, fs::read(entry.path()).unwrap()),
-            _ => Node::File(0, fs::read_link(entry.path()).unwrap().into_os_string().into_encoded_bytes()),
+            _ => Node::Link(fs::read_link(entry.path()).unwrap().into_os_string().into_encoded_bytes()),
         };
         tree.insert(path, node);
     }

@@ -91,7 +91,7 @@
 //!
 //! # Map
 //! `path`, `meta`, `reason` and `message` are the vocabulary, `codec` its bytes, `frame` and `wire`
-//! the framing, `proto` the two state machines (no I/O), `plan` and `source` the sender's files,
+//! the framing, `proto` the two state machines (no I/O), `plan`, `filter` and `source` the sender's files,
 //! `store` the receiver's, `calls` the system calls that may be refused, `streams` the further
 //! streams, `sender` and `receiver` the drivers, `thread` their threads.
 
@@ -101,6 +101,7 @@
 mod calls;
 mod codec;
 mod error;
+mod filter;
 mod frame;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -123,6 +124,7 @@ mod thread;
 mod wire;
 
 pub use error::{ReceiveError, SendError, ThreadError, Violation, WireError};
+pub use filter::{Filter, FilterError};
 pub use guarantee::{Guarantee, LackingGuarantee};
 pub use message::{Compare, Digest, Totals};
 pub use observe::{Observer, Outcome};

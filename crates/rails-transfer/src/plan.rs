@@ -2,6 +2,7 @@
 
 use crate::{
     error::SendError,
+    filter::Filter,
     message::Totals,
     meta::Meta,
     path::{LinkTarget, PathError, RelPath},
@@ -32,6 +33,7 @@ pub(crate) struct Plan {
     pub(crate) unreadable: Vec<Reason>,
     /// The names that appear directly in the receiving folder, and the source each comes from.
     tops: BTreeMap<OsString, PathBuf>,
+    filter: Filter,
 }
 
 /// One folder or file.
@@ -86,10 +88,13 @@ pub(crate) enum Place {
 /// A folder arrives under its own name, with its contents; a source that ends in `.` or `..`, or is
 /// `/`, has no name of its own, and its contents arrive directly in the receiving folder (as with
 /// `cp -r`).
-pub(crate) fn plan(sources: &[PathBuf]) -> Result<Plan, SendError> {
-    let mut plan = Plan::default();
+///
+/// What the filter leaves out is not in the plan at all.
+pub(crate) fn plan(sources: &[PathBuf], filter: Filter) -> Result<Plan, SendError> {
+    let mut plan = Plan { filter, ..Plan::default() };
     for source in sources {
         match inspect(source)? {
+            (Some(path), seen) if plan.filter.leaves_out(&path, matches!(seen.kind, SeenKind::Folder)) => {}
             (Some(path), Seen { kind: SeenKind::File { size }, meta }) => {
                 plan.claim(&path, source)?;
                 plan.add_file(path, size, meta, Place::Named(source.clone()));
@@ -157,6 +162,11 @@ impl Plan {
                     continue;
                 }
             };
+            if let Ok(seen) = &seen
+                && self.filter.leaves_out(&path, matches!(seen.kind, SeenKind::Folder))
+            {
+                continue;
+            }
             let Seen { kind, meta } = match seen {
                 Ok(seen) => seen,
                 Err(error) => {
@@ -302,6 +312,10 @@ const SHOWN: usize = 60;
 mod tests {
     use super::*;
 
+    fn planned(sources: &[PathBuf]) -> Result<Plan, SendError> {
+        plan(sources, Filter::new())
+    }
+
     fn names(plan: &Plan) -> Vec<String> {
         plan.entries.iter().map(|entry| entry.path.to_string()).collect()
     }
@@ -314,10 +328,10 @@ mod tests {
         fs::write(dir.join("sub/file"), "x").unwrap();
         fs::write(dir.join("a"), "x").unwrap();
         for named in [dir.clone(), dir.join("")] {
-            assert_eq!(names(&plan(&[named]).unwrap()), ["dir", "dir/a", "dir/sub", "dir/sub/file"]);
+            assert_eq!(names(&planned(&[named]).unwrap()), ["dir", "dir/a", "dir/sub", "dir/sub/file"]);
         }
         for contents in [dir.join("."), dir.join("sub/..")] {
-            assert_eq!(names(&plan(&[contents]).unwrap()), ["a", "sub", "sub/file"]);
+            assert_eq!(names(&planned(&[contents]).unwrap()), ["a", "sub", "sub/file"]);
         }
     }
 
@@ -329,12 +343,12 @@ mod tests {
             fs::write(root.path().join(dir).join("same"), dir).unwrap();
         }
         let (x, y) = (root.path().join("x/same"), root.path().join("y/same"));
-        assert!(matches!(plan(&[x.clone(), y]), Err(SendError::Clash { name, .. }) if name == "same"));
-        assert!(matches!(plan(&[x.clone(), x.clone()]), Err(SendError::Clash { .. })));
+        assert!(matches!(planned(&[x.clone(), y]), Err(SendError::Clash { name, .. }) if name == "same"));
+        assert!(matches!(planned(&[x.clone(), x.clone()]), Err(SendError::Clash { .. })));
         let same = root.path().join("y/../x/same");
         assert!(matches!(check(&[x.clone(), same]), Err(SendError::Clash { .. })));
         assert!(check(&[x.clone(), root.path().join("x/."), root.path().join("y")]).is_ok());
-        assert!(matches!(plan(&[x, root.path().join("y/.")]), Err(SendError::Clash { .. })));
+        assert!(matches!(planned(&[x, root.path().join("y/.")]), Err(SendError::Clash { .. })));
     }
 
     #[test]
@@ -348,7 +362,7 @@ mod tests {
         let _socket = std::os::unix::net::UnixListener::bind(dir.join("socket")).unwrap();
         fs::write(dir.join(".old.rails-part"), "x").unwrap();
 
-        let folder = plan(&[root.path().join("to-dir")]).unwrap();
+        let folder = planned(&[root.path().join("to-dir")]).unwrap();
         assert_eq!(names(&folder), ["to-dir", "to-dir/link"]);
         let EntryKind::Link { target, .. } = &folder.entries[1].kind else { panic!("{:?}", folder.entries[1]) };
         assert_eq!(target.as_path(), Path::new("../file"));
@@ -356,9 +370,27 @@ mod tests {
         assert_eq!(skipped.len(), 2);
         assert!(skipped[0].contains("rails-part") && skipped[1..] == ["a special file"]);
 
-        let file = plan(&[dir.join("link")]).unwrap();
+        let file = planned(&[dir.join("link")]).unwrap();
         assert_eq!((names(&file), file.totals.bytes), (vec!["link".to_owned()], 3));
-        assert!(matches!(plan(&[dir.join("socket")]), Err(SendError::Special { .. })));
-        assert!(matches!(plan(&[dir.join("none")]), Err(SendError::Source { .. })));
+        assert!(matches!(planned(&[dir.join("socket")]), Err(SendError::Special { .. })));
+        assert!(matches!(planned(&[dir.join("none")]), Err(SendError::Source { .. })));
+    }
+
+    #[test]
+    fn left_out_folders_are_not_listed() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("dir");
+        for folder in ["keep/cache", "cache", "lost"] {
+            fs::create_dir_all(dir.join(folder)).unwrap();
+            fs::write(dir.join(folder).join("f"), "x").unwrap();
+        }
+        // A folder that nobody could list is no failure if it is left out.
+        fs::set_permissions(dir.join("lost"), std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+        let filter = Filter::new().exclude("/dir/lost").unwrap().exclude("cache/").unwrap();
+        let planned = plan(&[dir.clone()], filter).unwrap();
+        assert_eq!(names(&planned), ["dir", "dir/keep"]);
+        assert_eq!((planned.totals.files, planned.skipped.len(), planned.unreadable.len()), (0, 0, 0));
+        let all = plan(&[dir.join("cache/f"), dir], Filter::new().exclude("*").unwrap()).unwrap();
+        assert_eq!(names(&all), [""; 0]);
     }
 }

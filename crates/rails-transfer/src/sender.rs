@@ -5,6 +5,7 @@ mod readers;
 
 use crate::{
     error::{SendError, Violation, WireError},
+    filter::Filter,
     frame::{Block, Frame, Role},
     message::{Compare, FromReceiver, FromSender},
     observe::Observer,
@@ -61,15 +62,16 @@ where
 }
 
 /// Options of a sender.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct SendOptions {
     streams: usize,
     compare: Compare,
+    filter: Filter,
 }
 
 impl Default for SendOptions {
     fn default() -> Self {
-        Self { streams: 4, compare: Compare::default() }
+        Self { streams: 4, compare: Compare::default(), filter: Filter::new() }
     }
 }
 
@@ -95,6 +97,13 @@ impl SendOptions {
     #[must_use]
     pub fn compare(mut self, compare: Compare) -> Self {
         self.compare = compare;
+        self
+    }
+
+    /// The entries that are left out. Default: none.
+    #[must_use]
+    pub fn filter(mut self, filter: Filter) -> Self {
+        self.filter = filter;
         self
     }
 
@@ -134,8 +143,8 @@ impl SendOptions {
         S: AsyncRead + AsyncWrite + Unpin + Send,
         O: OpenStreams,
     {
-        let sources = sources.to_vec();
-        let plan = thread::run(move || plan(&sources))?.await??;
+        let (sources, filter) = (sources.to_vec(), self.filter);
+        let plan = thread::run(move || plan(&sources, filter))?.await??;
         let files = usize::try_from(plan.totals.files).unwrap_or(usize::MAX);
         let (jobs_in, jobs) = Jobs::new();
         // The threads end when `jobs_in` or `stop` is dropped, at the latest after one more read.

@@ -1,5 +1,7 @@
 //! `rails-bench send`
 
+mod filter;
+
 use crate::{
     batch::{self, Way},
     conversation::Request,
@@ -14,6 +16,7 @@ use crate::{
     tls::ClientTls,
 };
 use anyhow::{Context, Result};
+use filter::FilterArgs;
 use rails_multirail::RailRequest;
 use rails_transfer::{Compare, SendOptions};
 use std::{path::PathBuf, sync::Arc};
@@ -36,6 +39,10 @@ A copy keeps bytes, names, symbolic links (as they are; one that is named is fol
 permissions (a folder's sticky bit among them). It keeps no owners, set-user-id and set-group-id bits, hard links, extended \
 attributes, access lists and holes; special files are left out, named, and make exit code 3 (0 with --allow-skipped); a \
 failed file makes exit code 1.
+
+Patterns are matched against the path below the receiver's folder: one that begins with / from there on, one with a / \
+inside against its end, any other against the name; one that ends in / matches folders alone. * and ? match no /, and ** any \
+number of folders.
 
 A file that the receiver has with the same size and time of modification is not read (--checksum reads it). Up to four files \
 are sent at a time. What arrives is verified end to end. A transfer that is cut goes on where it was when it is started again. The bytes are \
@@ -66,6 +73,8 @@ pub(crate) struct Args {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
+    filter: FilterArgs,
+    #[command(flatten)]
     placement: RailsArgs,
     #[command(flatten)]
     striping: StripingArgs,
@@ -91,7 +100,7 @@ async fn send(args: Args, details: bool) -> Result<Exit> {
     let progress = Arc::new(Progress::new(args.quiet, details));
     let way = Way { session: call.session, control: call.control.into_stream() };
     let compare = if args.checksum { Compare::Digests } else { Compare::Times };
-    let options = SendOptions::new().compare(compare);
+    let options = SendOptions::new().compare(compare).filter(args.filter.0);
     let batch = batch::send(&end, way, args.files, options, progress.clone(), stop).await;
     progress.clear();
     let batch = batch?;

@@ -280,6 +280,25 @@ fn files_arrive_where_modes_cannot_be_set() {
 }
 
 #[test]
+fn patterns_leave_entries_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, inbox) = (folder.path().join("tree"), folder.path().join("inbox"));
+    tree(&source);
+    let receiver = Receiver::start(&inbox, ["--insecure", "--once"]);
+    let send = ["send", "--insecure", text(&source), "--to", &receiver.addresses];
+    let wrong = run(send.into_iter().chain(["--exclude", "[a"]));
+    assert_eq!(wrong.status.code(), Some(2), "{}", stderr(&wrong));
+    assert!(stderr(&wrong).contains("the pattern `[a` is wrong"), "{}", stderr(&wrong));
+
+    let sent = run(send.into_iter().chain(["--include", "small", "--exclude", "below/*", "--exclude", "/tree/l*"]));
+    assert_eq!(sent.status.code(), Some(0), "{}", stderr(&sent));
+    assert!(stdout(&sent).contains("files: 2 sent, 0 unchanged, 0 left out"), "{}", stdout(&sent));
+    assert!(inbox.join("tree/below/small").exists() && inbox.join("tree/empty").exists());
+    assert!(!inbox.join("tree/large").exists());
+    assert_eq!(receiver.finish().0, 0);
+}
+
+#[test]
 fn left_out_entries_and_their_exit_code() {
     let folder = tempfile::tempdir().unwrap();
     let (source, inbox) = (folder.path().join("below"), folder.path().join("inbox"));

@@ -9,7 +9,7 @@ use rails_celeritas::{CeleritasListener, OpenConnectionError};
 use rails_multirail::{
     BindListenerError, LaneAddress, MultiRailListener, RailRequest, Rails, ResolveError, Scheme, Security,
     StreamOptions,
-    planner::{LocalEnd, PlanError, plan_rails},
+    planner::{LocalEnd, PlanError, RejectedNic, plan_rails},
     runtime::RuntimeError,
 };
 use rails_net::TcpTransport;
@@ -289,18 +289,22 @@ impl Gate {
 }
 
 /// A rail with each of these addresses. If they stand for all of the machine's, a rail on each NIC,
-/// and without a NIC one that is bound to none.
+/// and without a NIC one that is bound to none, as a NIC may come up later.
 fn rails_for(addresses: &[LaneAddress], first: LaneAddress) -> Result<Rails, ServeError> {
     let topology = Topology::detect()?;
     let ips = || addresses.iter().map(|address| address.socket.ip());
     let request = if !ips().all(|ip| ip.is_unspecified()) {
         RailRequest::on(addresses.iter().map(|address| LocalEnd::at(address.socket)))
-    } else if plan_rails(&topology, &RailRequest::auto()) == Err(PlanError::NoNic) {
+    } else if let Err(PlanError::NoNic { .. }) = plan_rails(&topology, &RailRequest::auto()) {
         RailRequest::on([LocalEnd::Address(first.socket.ip())])
     } else {
         RailRequest::auto()
     };
-    Ok(Rails::build(&plan_rails(&topology, &request)?)?)
+    let plan = plan_rails(&topology, &request)?;
+    for skipped in RejectedNic::by_reason(&plan.rejected_nics) {
+        tracing::info!("no rail on {skipped}");
+    }
+    Ok(Rails::build(&plan)?)
 }
 
 #[cfg(feature = "tls")]

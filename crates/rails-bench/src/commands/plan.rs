@@ -18,7 +18,8 @@ use std::path::Path;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Which rails (SPEC):
-  auto                 one on each NIC that is up
+  auto                 one on each NIC that is up; where no device has an address, as in containers,
+                       on interfaces made in software (veth, bridge, bond, VLAN)
   4                    four on the fastest NICs, different cards and nodes first among equals
   loopback             one per core on 127.0.0.1, 127.0.0.2, ..., at least two
   loopback:3           three of them

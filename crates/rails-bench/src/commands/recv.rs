@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 ADDR is IP[:PORT], [IPv6]:PORT or NAME[:PORT]; the default port is 7575, and port 0 stands for a free one. There is a rail \
-for each address; 0.0.0.0 and [::] stand for a rail on each NIC.
+for each address; 0.0.0.0 and [::] stand for a rail on each NIC, as `rails-bench plan --rails auto` chooses them.
 
 Examples:
   (umask 077; head -c 32 /dev/urandom | base64 > secret)

@@ -29,12 +29,7 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     /// An end with rails on the loopback interface: that many, or one per core and at least two.
     pub(crate) fn on_loopback(topology: Topology, rails: Option<usize>, options: StreamOptions) -> Result<Self> {
-        Self::build(topology, &RailRequest::loopback(rails), options, "--rails")
-    }
-
-    /// An end with rails of its own. Errors name `flag`.
-    fn build(topology: Topology, request: &RailRequest, options: StreamOptions, flag: &'static str) -> Result<Self> {
-        let (plan, rails) = placement::build(&topology, request, flag)?;
+        let (plan, rails) = placement::build(&topology, &RailRequest::loopback(rails), "--rails")?;
         Ok(Self::new(topology, plan, rails, options))
     }
 

@@ -46,7 +46,7 @@ fn plan(topology: &Topology, request: &RailRequest, flag: &'static str) -> Resul
     let help = match error {
         // The claims are not the only obstacle.
         _ if plan_rails(topology, &request).is_err() => None,
-        PlanError::NoNic | PlanError::TooFewNics { .. } => Some(CONFLICT.to_owned()),
+        PlanError::NoNic { .. } | PlanError::TooFewNics { .. } => Some(CONFLICT.to_owned()),
         PlanError::TooFewCores { .. } | PlanError::CpusTaken { .. } => Some(claimed_by(&holders_on(topology))),
         _ => None,
     };

@@ -4,7 +4,11 @@ use crate::util::{finish, rails_bench, run, start, stderr, stdout, wait_for};
 use assert_cmd::cargo::cargo_bin;
 use rails_lab::{LinkLab, Shape, Side};
 use serde_json::Value;
-use std::process::{Command, Stdio};
+use std::{
+    process::{Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
 #[test]
 fn one_address_is_asked_for_the_lanes_behind_it() {
@@ -58,15 +62,67 @@ fn a_peer_that_does_not_answer_is_named_with_its_flag() {
     }
 }
 
+/// A command at one end of the lab.
+fn on(lab: &LinkLab, side: Side, args: &[&str]) -> Command {
+    let mut command: Command = lab.side(side).command(cargo_bin("rails-bench"));
+    command.args(args).arg("--insecure").env_remove("RAILS_SECRET").stdin(Stdio::null());
+    // The configuration of this machine's user is no part of a test.
+    command.env("XDG_CONFIG_HOME", "/nonexistent");
+    command
+}
+
+/// Waits until the kernel has the links of the first `count` interfaces up, a moment after they
+/// were made.
+fn wait_for_links(lab: &LinkLab, count: usize) {
+    for (side, link) in [Side::A, Side::B].into_iter().flat_map(|side| (0..count).map(move |link| (side, link))) {
+        let state = format!("/sys/class/net/{}/operstate", lab.interface(side, link));
+        let until = Instant::now() + Duration::from_secs(10);
+        while lab.side(side).command("cat").arg(&state).output().unwrap().stdout != b"up\n" {
+            assert!(Instant::now() < until, "{state}");
+            sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// As between two containers, whose interfaces are all made in software.
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_all_lanes_of_an_unspecified_address() {
+    let lab = LinkLab::builder().links([Shape::Unshaped; 3]).build().unwrap();
+    lab.set_link_up(Side::B, 2, false).unwrap();
+    wait_for_links(&lab, 2);
+    let to = lab.address(Side::B, 0).to_string();
+    let named = (0..2).map(|link| lab.interface(Side::A, link)).collect::<Vec<_>>().join(",");
+    for listen in ["0.0.0.0", "[::]"] {
+        for from in [named.as_str(), "auto"] {
+            let (child, lines) = start(on(&lab, Side::B, &["serve", "--listen", listen, "--once"]));
+            let skipped = format!("no rail on {}: its link is down", lab.interface(Side::B, 2));
+            assert_eq!(wait_for(&lines, "no rail on "), skipped);
+            wait_for(&lines, "listening on ");
+            let stream = ["stream", "--to", &to, "--from", from, "--explain", "--json", "--bytes", "16MiB"];
+            let stream = on(&lab, Side::A, &stream).output().unwrap();
+            let said = stderr(&stream);
+            assert_eq!(stream.status.code(), Some(0), "{said}");
+            let measured: Value = serde_json::from_str(&stdout(&stream)).expect("one object");
+            let paired = &measured["paired"];
+            assert_eq!((&paired["lanes_up"], paired["pairs"].as_array().unwrap().len()), (&2.into(), 2), "{paired}");
+            for (link, pair) in paired["pairs"].as_array().unwrap().iter().enumerate() {
+                assert_eq!(pair["theirs"]["address"], format!("{}:7575", lab.address(Side::B, link)), "{paired}");
+                let lane = &measured["receiver"]["rails"][link]["lanes"][0];
+                assert_ne!(lane["bytes_received"], 0, "{measured}");
+            }
+            let skipped = format!("no rail on {}: its link is down", lab.interface(Side::A, 2));
+            assert_eq!(said.contains(&skipped), from == "auto", "{said}");
+            assert_eq!(finish(child, &lines).0, 0);
+        }
+    }
+}
+
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_link_down_costs_its_lane_alone() {
     let lab = LinkLab::builder().links([Shape::Unshaped; 3]).build().unwrap();
-    let on = |side: Side, args: &[&str]| {
-        let mut command: Command = lab.side(side).command(cargo_bin("rails-bench"));
-        command.args(args).arg("--insecure").env_remove("RAILS_SECRET").stdin(Stdio::null());
-        command
-    };
+    let on = |side: Side, args: &[&str]| on(&lab, side, args);
     let listen: Vec<String> = (0..3).map(|link| format!("{}:7575", lab.address(Side::B, link))).collect();
     let (child, lines) = start(on(Side::B, &["serve", "--listen", &listen.join(","), "--once"]));
     wait_for(&lines, "listening on ");

@@ -3,7 +3,7 @@
 use super::{
     BindingKind, Need, PlanError, PlannedRail, RejectedCpus, Which,
     cpus::{self, Candidate, CpuQuery, DevicePlace},
-    nics::why_not,
+    nics::choosable,
     occupancy::Occupancy,
     problem::Problem,
     rail_request::MAX_RAILS,
@@ -136,7 +136,7 @@ pub(super) fn place_lane<'a>(
 pub(super) fn too_few_cores(problem: &Problem<'_>, cores: usize) -> PlanError {
     let request = problem.request();
     let all = |rails: usize| rails.saturating_mul(request.cores.max(1));
-    let usable_nics = || problem.topology().nics().iter().filter(|nic| why_not(nic).is_none()).count();
+    let usable_nics = || choosable(problem.topology()).filter(|(_, reason)| reason.is_none()).count();
     let wanted = match &request.which {
         _ if !request.exclusive => cores,
         Which::Auto => all(usable_nics().min(MAX_RAILS)),

@@ -1,6 +1,6 @@
 //! Errors of planning.
 
-use super::rail_request::MAX_RAILS;
+use super::{RejectedNic, rail_request::MAX_RAILS};
 use crate::RailId;
 use rails_topo::{CpuSet, NodeId, NodeSet};
 use std::net::IpAddr;
@@ -10,11 +10,11 @@ use std::net::IpAddr;
 #[non_exhaustive]
 pub enum PlanError {
     /// No NIC can carry a rail.
-    #[error(
-        "this machine has no NIC that is up, has an address of its own and is neither hidden nor claimed; \
-         `loopback:2` plans rails without one"
-    )]
-    NoNic,
+    #[error("this machine has no NIC for a rail ({}); `loopback:2` plans rails without one", skipped(.rejected))]
+    NoNic {
+        /// All interfaces, with the reason for each.
+        rejected: Vec<RejectedNic>,
+    },
     /// There is no such interface.
     #[error("there is no interface `{name}`; there are: {}", list(.known))]
     NoSuchInterface {
@@ -164,6 +164,12 @@ pub enum PlanError {
 
 fn nodes(allowed: &NodeSet) -> String {
     if allowed.is_empty() { "none".to_owned() } else { allowed.to_string() }
+}
+
+/// `lo: ...; veth0, veth1: made in software`.
+fn skipped(rejected: &[RejectedNic]) -> String {
+    let skipped = RejectedNic::by_reason(rejected);
+    if skipped.is_empty() { "it has no interface".to_owned() } else { skipped.join("; ") }
 }
 
 fn list(known: &[String]) -> String {

@@ -211,6 +211,21 @@ pub(super) fn queues_of<I: Iterator<Item = u32>>(
     indices.filter_map(move |index| Some(Resource::Queue { interface: interface.clone()?, index }))
 }
 
+impl RejectedNic {
+    /// The names and reasons of NICs as text: `eth2, eth3: its link is down`, an entry for each
+    /// reason.
+    pub fn by_reason<'n>(rejected: impl IntoIterator<Item = &'n Self>) -> Vec<String> {
+        let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+        for Self { name, reason } in rejected {
+            match groups.iter_mut().find(|(known, _)| known == reason) {
+                Some((_, names)) => names.push(name),
+                None => groups.push((reason, vec![name])),
+            }
+        }
+        groups.iter().map(|(reason, names)| format!("{}: {reason}", names.join(", "))).collect()
+    }
+}
+
 /// The text of `rails-bench plan`.
 impl fmt::Display for RailPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -236,9 +251,7 @@ impl fmt::Display for RailPlan {
                 writeln!(f, "          not CPU {cpus}: {reason}")?;
             }
         }
-        for RejectedNic { name, reason } in &self.rejected_nics {
-            writeln!(f, "not {name}: {reason}")?;
-        }
+        RejectedNic::by_reason(&self.rejected_nics).iter().try_for_each(|skipped| writeln!(f, "not {skipped}"))?;
         if let Some(expected) = &self.expected {
             writeln!(f, "expected: {expected}")?;
         }

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 ///
 /// | text | meaning |
 /// |---|---|
-/// | `auto` | one rail on each NIC that is up |
+/// | `auto` | one rail on each [NIC that is up](Which::Auto) |
 /// | `4` | four rails on the fastest NICs, different cards and nodes first among equals |
 /// | `loopback` | one rail per core that may be used, on 127.0.0.1, 127.0.0.2, ..., at least two |
 /// | `loopback:3` | three of them |
@@ -62,9 +62,14 @@ pub struct RailRequest {
 /// The rails that a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Which {
-    /// One rail on each NIC that is up, and at most 64: no virtual, hidden or loopback interface,
-    /// and none that has link-local addresses alone. A NIC of which it is not known whether it
-    /// is up counts.
+    /// One rail on each NIC that is up, and at most 64: no hidden or loopback interface, and none
+    /// that has link-local addresses alone. A NIC of which it is not known whether it is up
+    /// counts.
+    ///
+    /// Interfaces made in software (veth, bridge, bond, VLAN) get rails only where no device has
+    /// an address of its own: in containers, whose interfaces are all made in software, and
+    /// where the interfaces over all devices have the addresses. Then those over devices alone
+    /// get rails.
     Auto,
     /// A number of rails, on the best NICs.
     Count(usize),

@@ -7,7 +7,7 @@ use super::{
     exclusive::{NicShare, divide_nics},
     explain::{explain, explain_kept},
     lanes::{Present, place_lane},
-    nics::{rank_nics, why_not},
+    nics::{rank_nics, why_unfit},
     occupancy::Occupancy,
     problem::Problem,
     resolve::{ResolvedRail, Resolver},
@@ -179,7 +179,7 @@ fn requested_again<'a>(
         }
         Which::Auto | Which::Count(_) => {
             let nic = present.interface.as_deref().and_then(|name| problem.topology().nic(name));
-            let usable = nic.filter(|nic| why_not(nic).is_none());
+            let usable = nic.filter(|nic| why_unfit(nic).is_none());
             let nic = usable.or_else(|| spare_nic(problem, present, later, earlier));
             let nic = nic.ok_or("no NIC without a rail can be used in place of its own")?;
             let keeps = present.interface.as_ref() == Some(&nic.name)
@@ -261,7 +261,7 @@ fn why_another_lane(topology: &Topology, present: &PlannedRail) -> String {
     let Some(name) = &present.interface else { return "the request has another lane for it now".to_owned() };
     match topology.nic(name) {
         None => format!("{name}: is gone"),
-        Some(nic) => match (why_not(nic), present.address) {
+        Some(nic) => match (why_unfit(nic), present.address) {
             (Some(reason), _) => format!("{name}: {reason}"),
             (None, Some(address)) if !has_address(nic, address) => {
                 format!("{name}: has lost the address {address}")

@@ -1,9 +1,10 @@
 //! The lanes that a request stands for.
 
 use crate::{chosen_cpus, cpus, interfaces, loopback, nic, on_card, planned, refused, two_packages};
+use proptest::prelude::*;
 use rails_multirail::{
-    RailRequest, plan_rails,
-    planner::{LocalEnd, PlanError},
+    RailPlan, RailRequest, plan_rails,
+    planner::{LocalEnd, PlanError, RejectedNic, replan_rails},
 };
 use rails_topo::{InterfaceAddress, Nic, NicKind, PciDevice};
 
@@ -97,10 +98,150 @@ fn only_nics_that_can_carry_a_rail_are_taken() {
     let software = Nic { kind: NicKind::Virtual, ..nic("veth0", 0, 100, "10.0.1.1") };
     let link_local = Nic { addresses: address("fe80::1"), ..nic("eth1", 0, 100, "10.0.2.1") };
     let machine = two_packages(vec![down, software, link_local, loopback()]);
-    let advice = "this machine has no NIC that is up, has an address of its own and is neither hidden nor \
-         claimed; `loopback:2` plans rails without one";
+    let advice = "this machine has no NIC for a rail (eth0: its link is down; eth1: it has link-local addresses \
+         alone; lo: the loopback interface: name it, or ask for `loopback`; veth0: made in software: name it to use \
+         it); `loopback:2` plans rails without one";
     assert_eq!(refused(&machine, "auto"), advice);
     assert_eq!(refused(&machine, "3"), advice);
+}
+
+fn in_software(name: &str, address: &str, lowers: &[&str]) -> Nic {
+    let lowers = lowers.iter().map(|lower| (*lower).to_owned()).collect();
+    Nic { kind: NicKind::Virtual, lowers, ..nic(name, 0, 10, address) }
+}
+
+fn without_address(nic: Nic) -> Nic {
+    Nic { addresses: Vec::new(), ..nic }
+}
+
+/// The interfaces of a container are all made in software.
+#[test]
+fn software_interfaces_where_there_is_no_device() {
+    let port = without_address(in_software("veth2", "10.0.2.1", &[]));
+    let down = Nic { up: Some(false), ..in_software("veth3", "10.0.3.1", &[]) };
+    let ends = [in_software("veth0", "10.0.0.1", &[]), in_software("veth1", "10.0.1.1", &[]), port, down, loopback()];
+    let machine = two_packages(ends.to_vec());
+    for request in ["auto", "2"] {
+        let plan = planned(&machine, request);
+        assert_eq!(interfaces(&plan), ["veth0", "veth1"]);
+        let skipped = [
+            "lo: the loopback interface: name it, or ask for `loopback`",
+            "veth2: it has no address",
+            "veth3: its link is down",
+        ];
+        assert_eq!(RejectedNic::by_reason(&plan.rejected_nics), skipped);
+    }
+    assert_eq!(refused(&machine, "3").split_once(':').unwrap().0, "3 rails were asked for, and 2 can carry one");
+
+    let hidden = Nic { hidden: Some("another's".to_owned()), ..nic("eth0", 0, 10, "10.0.9.1") };
+    let with_hidden = two_packages(ends.iter().cloned().chain([hidden]).collect());
+    assert_eq!(interfaces(&planned(&with_hidden, "auto")), ["veth0", "veth1"]);
+
+    let down = Nic { up: Some(false), ..nic("eth0", 0, 10, "10.0.9.1") };
+    let with_device = two_packages(ends.into_iter().chain([down]).collect());
+    let said = refused(&with_device, "auto");
+    assert!(said.contains("veth0, veth1, veth2, veth3: made in software: name it"), "a link may come back: {said}");
+    assert!(said.contains("(eth0: its link is down; "), "{said}");
+}
+
+#[test]
+fn bonds_and_bridges_that_have_the_addresses() {
+    let members = || [nic("eth0", 0, 100, "10.0.0.1"), nic("eth1", 1, 100, "10.0.1.1")].map(without_address);
+    let stacks: [&[Nic]; 3] = [
+        &[in_software("bond0", "10.0.9.1", &["eth0", "eth1"])],
+        &[
+            without_address(in_software("bond0", "10.0.9.1", &["eth0", "eth1"])),
+            in_software("bond0.5", "10.0.5.1", &["bond0"]),
+        ],
+        &[in_software("br0", "10.0.8.1", &["eth0"]), in_software("eth1.7", "10.0.7.1", &["eth1"])],
+    ];
+    let others =
+        [in_software("docker0", "172.17.0.1", &["veth9"]), without_address(in_software("veth9", "10.0.6.1", &[]))];
+    let why_not = |plan: &RailPlan, name: &str| {
+        plan.rejected_nics
+            .iter()
+            .find(|nic| nic.name == name)
+            .unwrap_or_else(|| panic!("{name}: {plan}"))
+            .reason
+            .clone()
+    };
+    for (stack, taken) in stacks.into_iter().zip([&["bond0"][..], &["bond0.5"], &["br0", "eth1.7"]]) {
+        let plan = planned(&two_packages([&members(), stack, &others].concat()), "auto");
+        assert_eq!(interfaces(&plan), taken, "{plan}");
+        for (member, holder) in ["eth0", "eth1"].into_iter().zip(taken.iter().cycle()) {
+            assert_eq!(why_not(&plan, member), format!("it has no address: {holder}, which is over it, has one"));
+        }
+        assert_eq!(why_not(&plan, "docker0"), "made in software, over no device: name it to use it");
+
+        let plain = nic("eth2", 0, 10, "10.0.2.1");
+        let plan = planned(&two_packages([&members(), stack, &others, &[plain]].concat()), "auto");
+        assert_eq!(interfaces(&plan), ["eth2"], "{plan}");
+        for name in taken.iter().chain(&["docker0"]) {
+            assert_eq!(why_not(&plan, name), "made in software: name it to use it");
+        }
+    }
+}
+
+#[test]
+fn rail_stays_on_a_software_interface() {
+    let veth = in_software("veth0", "10.0.0.1", &[]);
+    let request = RailRequest::auto();
+    let plan = plan_rails(&two_packages(vec![veth.clone()]), &request).unwrap();
+    let more = two_packages(vec![nic("eth0", 0, 100, "10.0.1.1"), veth.clone()]);
+    let again = replan_rails(&more, &request, &plan.rails).unwrap();
+    assert_eq!((again[0].planned.interface.as_deref(), &again[0].unmet), (Some("veth0"), &None));
+    let down = two_packages(vec![nic("eth0", 0, 100, "10.0.1.1"), Nic { up: Some(false), ..veth }]);
+    let again = replan_rails(&down, &request, &plan.rails).unwrap();
+    assert_eq!(again[0].planned.interface.as_deref(), Some("eth0"));
+    assert_eq!(again[0].reasons[0], "veth0: its link is down");
+}
+
+/// Any stack of devices and interfaces made in software, each with its address, its link and the
+/// lower ones among those before it.
+fn stacks() -> impl Strategy<Value = Vec<Nic>> {
+    let one = (0u8..4, any::<bool>(), any::<bool>(), any::<u8>());
+    prop::collection::vec(one, 0..8).prop_map(|nics| {
+        let build = |(index, (kind, addressed, up, lowers)): (usize, (u8, bool, bool, u8))| {
+            let one = nic(&format!("if{index}"), 0, 10, &format!("10.0.{index}.1"));
+            let one = if addressed { one } else { without_address(one) };
+            let lowers = (0..index).filter(|lower| lowers & 1 << lower != 0).map(|lower| format!("if{lower}"));
+            let lowers = if kind < 2 { lowers.collect() } else { Vec::new() };
+            Nic { kind: if kind < 2 { NicKind::Virtual } else { NicKind::Device }, up: Some(up), lowers, ..one }
+        };
+        nics.into_iter().enumerate().map(build).collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn software_interfaces_in_place_of_devices(nics in stacks()) {
+        let machine = two_packages(nics);
+        let nic = |name: &str| machine.nic(name).unwrap();
+        let devices = || machine.nics().iter().filter(|nic| nic.kind == NicKind::Device);
+        let over = |device: &Nic, upper: &Nic| {
+            machine.lanes_of(upper).devices.iter().any(|under| under.name == device.name)
+        };
+        match plan_rails(&machine, &RailRequest::auto()) {
+            Ok(plan) => {
+                for taken in interfaces(&plan).into_iter().map(nic) {
+                    prop_assert!(taken.up == Some(true));
+                    if taken.kind == NicKind::Virtual {
+                        prop_assert!(!taken.addresses.is_empty());
+                        prop_assert!(devices().all(|device| device.addresses.is_empty()), "{}", plan);
+                        prop_assert!(devices().count() == 0 || devices().any(|device| over(device, taken)), "{}", plan);
+                    }
+                }
+                prop_assert_eq!(plan.rails.len() + plan.rejected_nics.len(), machine.nics().len());
+            }
+            Err(PlanError::NoNic { rejected }) => {
+                prop_assert_eq!(rejected.len(), machine.nics().len());
+                let fit = |nic: &&Nic| nic.up == Some(true) && !nic.addresses.is_empty();
+                prop_assert!(!machine.nics().iter().any(|nic| fit(&nic) && nic.kind == NicKind::Device));
+                prop_assert!(devices().count() > 0 || !machine.nics().iter().any(|nic| fit(&nic)));
+            }
+            Err(error) => prop_assert!(false, "{}", error),
+        }
+    }
 }
 
 #[test]

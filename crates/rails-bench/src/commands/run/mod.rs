@@ -161,19 +161,15 @@ fn plan(topology: &Topology, wishes: &Wishes) -> Result<Planned> {
     request.cores = wishes.cores.unwrap_or(1);
     request.exclusive = is(wishes.exclusive);
     request.requires_placement = is(wishes.require_placement);
+    let needs_none = wishes.rails.is_none() && !request.exclusive && !request.requires_placement;
     match placement::claim(topology, &request, "--rails") {
-        Ok((plan, claim)) => Ok(Planned { plan: Some(plan), claim: Some(claim) }),
-        Err(error)
-            if wishes.rails.is_none()
-                && !request.exclusive
-                && !request.requires_placement
-                && matches!(error.downcast_ref(), Some(PlanError::NoNic)) =>
-        {
-            print::note("note: there is no NIC to be beside, so the program is bound to nothing");
-            Ok(Planned { plan: None, claim: None })
-        }
-        Err(error) => Err(error),
+        Ok((plan, _)) if needs_none && place::is_beside_nothing(topology, &plan) => {}
+        Ok((plan, claim)) => return Ok(Planned { plan: Some(plan), claim: Some(claim) }),
+        Err(error) if needs_none && matches!(error.downcast_ref(), Some(PlanError::NoNic { .. })) => {}
+        Err(error) => return Err(error),
     }
+    print::note("note: there is no NIC to be beside, so the program is bound to nothing");
+    Ok(Planned { plan: None, claim: None })
 }
 
 /// Reports refused properties, and with `-v` the program's place.

@@ -115,6 +115,15 @@ impl<'t> Surroundings<'t> {
     }
 }
 
+/// Whether no device is under any of the plan's interfaces, as in a container: all are made in
+/// software.
+pub(super) fn is_beside_nothing(topology: &Topology, plan: &RailPlan) -> bool {
+    let in_software = |name: &str| {
+        topology.nic(name).is_some_and(|nic| nic.kind == NicKind::Virtual && devices(topology, nic).is_empty())
+    };
+    plan.rails.iter().all(|rail| rail.interface.as_deref().is_some_and(in_software))
+}
+
 /// The devices under an interface, which may be the interface itself.
 pub(super) fn devices<'t>(topology: &'t Topology, nic: &'t Nic) -> Vec<&'t Nic> {
     topology.lanes_of(nic).devices
@@ -180,6 +189,26 @@ mod tests {
         let plan = plan_rails(&machine, &request).unwrap();
         let found = Surroundings::new(&machine, &CpuSet::new()).of_rails(&plan, true).unwrap();
         assert_eq!((&found.cpus, found.cpus.len()), (&plan.rails[0].exclusive_cpus, 1));
+    }
+
+    #[test]
+    fn containers_interfaces_are_beside_nothing() {
+        let machine = machine();
+        let auto = |machine: &Topology| plan_rails(machine, &RailRequest::auto()).unwrap();
+        assert!(!is_beside_nothing(&machine, &auto(&machine)));
+        let held = machine.nics().iter().find(|nic| nic.name == "eth0").unwrap().addresses.clone();
+        let without = |name: &str| Nic { up: Some(true), ..Nic::named(name) };
+        let made = |name: &str, lowers: Vec<String>| Nic {
+            kind: NicKind::Virtual,
+            lowers,
+            addresses: held.clone(),
+            ..without(name)
+        };
+        let container = Topology::synthetic("core:2 pu:1", vec![made("veth0", Vec::new())]).unwrap();
+        assert!(is_beside_nothing(&container, &auto(&container)));
+        let bridge = vec![without("eth0"), made("br0", vec!["eth0".to_owned()])];
+        let bridged = Topology::synthetic("core:2 pu:1", bridge).unwrap();
+        assert!(!is_beside_nothing(&bridged, &auto(&bridged)));
     }
 
     #[test]

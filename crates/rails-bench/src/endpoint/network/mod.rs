@@ -13,7 +13,7 @@ use super::Endpoint;
 use crate::{
     exit::{Help, PORTS_TAKEN, help_for_connection},
     machine::this_machine,
-    placement::RailsArgs,
+    placement::{self, RailsArgs},
     print,
     secret::JoinArgs,
     size,
@@ -29,10 +29,10 @@ use rails_multirail::{
     Driver, EndpointError, HandshakeError, LaneAddress, MultiRailListener, OpenError, RailRequest, Refusal, Routes,
     Scheme, Security, StreamOptions,
     error::JoinError,
-    planner::{LocalEnd, PlanError, plan_rails},
+    planner::{LocalEnd, PlanError, RejectedNic, plan_rails},
 };
 use rails_net::TcpTransport;
-use rails_topo::Topology;
+use rails_topo::{NicKind, Topology};
 pub(crate) use remotes::Remotes;
 use std::{io, net::SocketAddr, time::Duration};
 pub(crate) use striping::StripingArgs;
@@ -138,7 +138,7 @@ impl<T: TlsArgs> StreamArgs<T> {
 impl Endpoint {
     /// An end that waits for streams on `addresses`: a rail for each. If all of them are
     /// unspecified (0.0.0.0, ::), a rail on each NIC, and without a NIC one that is bound to
-    /// none.
+    /// none, as a NIC may come up later.
     ///
     /// Errors name `flag`.
     pub(crate) fn listening(
@@ -151,7 +151,8 @@ impl Endpoint {
         let ips = || addresses.iter().map(|address| address.socket.ip());
         let rails = if !ips().all(|ip| ip.is_unspecified()) {
             RailRequest::on(addresses.iter().map(|address| LocalEnd::at(address.socket)))
-        } else if plan_rails(&topology, &RailRequest::auto()) == Err(PlanError::NoNic) {
+        } else if let Err(PlanError::NoNic { rejected }) = plan_rails(&topology, &RailRequest::auto()) {
+            say_skipped(&topology, &rejected);
             RailRequest::on(ips().take(1).map(LocalEnd::Address))
         } else {
             RailRequest::auto()
@@ -205,9 +206,20 @@ impl Endpoint {
         flag: &'static str,
     ) -> Result<Self> {
         let request = args.of(rails);
-        let end = Self::build(topology, &request, options, flag)?;
+        let (plan, rails) = placement::build(&topology, &request, flag)?;
+        say_skipped(&topology, &plan.rejected_nics);
+        let end = Self::new(topology, plan, rails, options);
         args.follow(&end.rails, &request)?;
         Ok(end)
+    }
+}
+
+/// Prints which interfaces got no rail, and why, where the planner chose among them. Nobody expects
+/// a rail on the loopback interface.
+fn say_skipped(topology: &Topology, rejected: &[RejectedNic]) {
+    let is_loopback = |name: &str| topology.nic(name).is_some_and(|nic| nic.kind == NicKind::Loopback);
+    for skipped in RejectedNic::by_reason(rejected.iter().filter(|nic| !is_loopback(&nic.name))) {
+        print::note(format_args!("no rail on {skipped}"));
     }
 }
 

@@ -164,7 +164,12 @@ fn netns_link_local_addresses_name_their_interface() {
         done
         wait $!"#;
     let program = rails_bench([]).get_args().last().expect("the program").to_owned();
-    for (to, from) in [("fe80::1%lo", ""), ("celeritas://[fe80::1%lo]:7575", "--from fe80::1%lo")] {
+    for (to, from) in [
+        ("fe80::1%lo", ""),
+        ("celeritas://[fe80::1%lo]:7575", "--from fe80::1%lo"),
+        ("[fe80::1%1]", "--from [fe80::1%lo]"),
+        ("fe80::1%1", "--from fe80::1%1"),
+    ] {
         let scheme = if to.starts_with("celeritas") { "celeritas://" } else { "" };
         let script = script.replace("'[fe80", &format!("'{scheme}[fe80"));
         let mut alone = Command::new("unshare");

@@ -20,7 +20,7 @@ use std::net::IpAddr;
 /// | `loopback` | one rail per core that may be used, on 127.0.0.1, 127.0.0.2, ..., at least two |
 /// | `loopback:3` | three of them |
 /// | `eth0,10.0.1.2` | one rail on each of these interfaces and local addresses |
-/// | `fe80::1%eth0` | a rail on that link-local address of that interface |
+/// | `fe80::1%eth0`, `[fe80::1%2]` | a rail on that link-local address of that interface |
 /// | `eth0,eth0` | two rails on one interface, on two of its addresses where it has two |
 /// | `peer:10.0.1.9` | a rail on a NIC whose network has that address |
 /// | `eth0+gpu0`, `nvme0+eth1` | a NIC's rail beside a GPU, and one beside a disk; `gpu0` is the first GPU |

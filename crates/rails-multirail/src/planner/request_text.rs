@@ -123,19 +123,29 @@ fn binding(text: &str) -> Result<Binding, Fault<'_>> {
     }
 }
 
+/// An address of IPv6 without the brackets that it has where a port may follow.
+fn bare(text: &str) -> &str {
+    let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    inner.filter(|inner| inner.contains(':')).unwrap_or(text)
+}
+
 fn part(text: &str) -> Result<Part, Fault<'_>> {
     if let Some(digits) = text.strip_prefix("cores:") {
         return number(digits, "cores", MAX_CORES).map(Part::Cores);
     }
     if let Some(address) = text.strip_prefix("peer:") {
-        let peer = address.parse().map_err(|_| Fault::new(address, format!("`{address}` is not an address")))?;
+        let peer = bare(address).parse().map_err(|_| Fault::new(address, format!("`{address}` is not an address")))?;
         return Ok(Part::Peer(peer));
     }
-    if let Ok(address) = text.parse::<ScopedAddress>() {
-        return Ok(Part::End(match address.interface() {
-            Some(device) => LocalEnd::DeviceAddress { device: device.to_owned(), address: address.ip() },
-            None => LocalEnd::Address(address.ip()),
-        }));
+    match bare(text).parse::<ScopedAddress>() {
+        Ok(address) => {
+            return Ok(Part::End(match address.interface() {
+                Some(device) => LocalEnd::DeviceAddress { device: device.to_owned(), address: address.ip() },
+                None => LocalEnd::Address(address.ip()),
+            }));
+        }
+        Err(error) if text.contains(':') && text.contains('%') => return Err(Fault::new(text, error.to_string())),
+        Err(_) => {}
     }
     // The kernel's rule for names: dev_valid_name() in net/core/dev.c. Names of other devices are as
     // short.
@@ -183,7 +193,11 @@ mod tests {
             ]
         );
         let scoped = LocalEnd::DeviceAddress { device: "eth0".to_owned(), address: "fe80::1".parse().unwrap() };
-        assert_eq!(listed("fe80::1%eth0@4")[0].parts, [Part::End(scoped)]);
+        for text in ["fe80::1%eth0", "fe80::1%eth0@4", "[fe80::1%eth0]", "[fe80::1%eth0]@4"] {
+            assert_eq!(listed(text)[0].parts, [Part::End(scoped.clone())]);
+        }
+        assert_eq!(listed("[fd00::1]+gpu0,[eth0]")[0].parts, [address("fd00::1"), named("gpu0")]);
+        assert_eq!(listed("[eth0]")[0].parts, [named("[eth0]")], "an interface can have such a name");
         assert_eq!("4".parse(), Ok(RailRequest::count(4)));
     }
 
@@ -193,6 +207,7 @@ mod tests {
         assert_eq!(parts("eth0+gpu0,nvme0+eth1"), [[named("eth0"), named("gpu0")], [named("nvme0"), named("eth1")]]);
         assert_eq!(parts("cores:2,gpu0+cores:3")[1], [named("gpu0"), Part::Cores(3)]);
         assert_eq!(parts("peer:10.0.1.9"), [[Part::Peer("10.0.1.9".parse().unwrap())]]);
+        assert_eq!(parts("peer:[fd00::9]"), [[Part::Peer("fd00::9".parse().unwrap())]]);
         let binding = |text: &str| listed(text).remove(0).binding;
         assert_eq!(binding("eth0@default"), BindingKind::Default.into());
         let explicit = |cpus: Option<&str>, node| {
@@ -228,6 +243,8 @@ mod tests {
             ("é+ü/,x", 3, "`ü/` is neither an address nor an interface"),
             ("eth0,10.0.0.1+10.0.0.2", 6, "a comma separates rails"),
             ("cores:2+cores:2", 1, "given twice"),
+            ("eth0,[fe80::1%eth0]:80", 6, "is no IP address"),
+            ("fd00::1%eth0", 1, "is no link-local address"),
         ] {
             let error = text.parse::<RailRequest>().unwrap_err();
             assert_eq!(error.character(), character, "{error}");

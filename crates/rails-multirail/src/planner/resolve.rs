@@ -172,9 +172,13 @@ impl<'r, 'a> Resolver<'r, 'a> {
         match end {
             LocalEnd::Device(name) => Ok(next_lane(self.earlier, self.interface(name)?)),
             LocalEnd::DeviceAddress { device, address } => {
-                let nic = Some(self.interface(device)?).filter(|nic| has_address(nic, *address));
+                // As in RFC 4007, section 11.2: a scope is an interface's name, or its index.
+                let by_index = || device.parse().ok().and_then(|index| self.indexed(index));
+                let nic = self.interface(device).or_else(|error| by_index().ok_or(error))?;
+                let nic = Some(nic).filter(|nic| has_address(nic, *address));
                 let nic = nic.ok_or_else(|| self.no_such_address(*address))?;
-                Ok(Lane { nic: Some(nic), address: Some(*address), end: end.clone() })
+                let end = LocalEnd::DeviceAddress { device: nic.name.clone(), address: *address };
+                Ok(Lane { nic: Some(nic), address: Some(*address), end })
             }
             LocalEnd::Any => Ok(Lane { nic: None, address: None, end: LocalEnd::Any }),
             LocalEnd::Address(address) if address.is_unspecified() => self.lane_of(&LocalEnd::Any),
@@ -222,6 +226,10 @@ impl<'r, 'a> Resolver<'r, 'a> {
         let held = nics.iter().flat_map(|nic| nic.addresses.iter().map(move |held| (nic, held)));
         let known = held.map(|(nic, held)| format!("{} ({})", held.ip, nic.name)).collect();
         PlanError::NoSuchAddress { address, known }
+    }
+
+    fn indexed(&self, index: u32) -> Option<&'a Nic> {
+        self.problem.topology().nics().iter().find(|nic| nic.index == Some(index))
     }
 
     fn interface(&self, name: &str) -> Result<&'a Nic, PlanError> {

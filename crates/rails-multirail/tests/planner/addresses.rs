@@ -93,6 +93,24 @@ fn address_of_another_interface() {
     );
 }
 
+#[test]
+fn link_local_address_by_name_or_index() {
+    let on_link = |name: &str, index| Nic {
+        index: Some(index),
+        ..with_addresses(nic(name, 0, 10, "10.0.0.1"), &["fe80::1", "10.0.0.1"])
+    };
+    // RFC 4007 lets a scope be any text: a name comes before an index.
+    let machine = two_packages(vec![on_link("eth0", 2), on_link("eth1", 3), on_link("3", 4)]);
+    for (scope, name) in [("eth1", "eth1"), ("2", "eth0"), ("3", "3"), ("4", "3")] {
+        for request in [format!("fe80::1%{scope}"), format!("[fe80::1%{scope}]")] {
+            let plan = planned(&machine, &request);
+            let end = LocalEnd::DeviceAddress { device: name.to_owned(), address: ip("fe80::1") };
+            assert_eq!((plan.rails[0].interface.as_deref(), &plan.rails[0].end), (Some(name), &Some(end)), "{request}");
+        }
+    }
+    assert_eq!(refused(&machine, "fe80::1%9"), "there is no interface `9`; there are: 3, eth0, eth1");
+}
+
 /// Over real sockets: each lane has a local and a remote address of its own.
 #[tokio::test]
 async fn two_lanes_over_two_loopback_addresses() {

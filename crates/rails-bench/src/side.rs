@@ -46,6 +46,9 @@ pub(crate) struct RailReport {
     pub(crate) affinity: AffinityReport,
     /// The rail's lanes.
     pub(crate) lanes: Vec<LaneReport>,
+    /// Why the rail has no lane, if it could have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unused: Option<String>,
 }
 
 /// One lane of a rail.
@@ -89,6 +92,9 @@ impl Side {
         let cpu_seconds = process_seconds().zip(baseline.process).map_or(0.0, |(now, before)| now - before);
         let reports = rails.iter().zip(&baseline.rails).map(|(rail, before)| {
             let placement = rail.runtime().placement();
+            let lanes: Vec<LaneReport> =
+                lanes.iter().filter(|lane| lane.rail == rail.id()).map(|lane| lane.report.clone()).collect();
+            let is_unused = lanes.is_empty() && rail.planned().end.is_some();
             RailReport {
                 rail: rail.id(),
                 interface: rail.planned().interface.clone(),
@@ -97,7 +103,8 @@ impl Side {
                 memory_node: placement.memory_node.as_ref().ok().copied(),
                 cpu_seconds: rail_seconds(rail).zip(*before).map(|(now, before)| now - before),
                 affinity: rail.affinity(topology),
-                lanes: lanes.iter().filter(|lane| lane.rail == rail.id()).map(|lane| lane.report.clone()).collect(),
+                lanes,
+                unused: is_unused.then(|| "no lane was opened on it".to_owned()),
             }
         });
         Self {
@@ -108,6 +115,14 @@ impl Side {
             rails: reports.collect(),
             unheld: rails.unheld(),
         }
+    }
+
+    /// This report with the reasons that are known for rails without a lane.
+    pub(crate) fn explained(mut self, why_unused: impl Fn(RailId) -> Option<String>) -> Self {
+        for rail in &mut self.rails {
+            rail.unused = rail.unused.take().map(|unknown| why_unused(rail.rail).unwrap_or(unknown));
+        }
+        self
     }
 
     /// Every lane of every rail.

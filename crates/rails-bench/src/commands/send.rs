@@ -103,7 +103,8 @@ async fn send(args: Args, details: bool) -> Result<Exit> {
     let options = SendOptions::new().compare(compare).filter(args.filter.0);
     let batch = batch::send(&end, way, args.files, options, progress.clone(), stop).await;
     progress.clear();
-    let batch = batch?;
+    let mut batch = batch?;
+    batch.side = batch.side.explained(|rail| paired.why_unused(rail));
     match &batch.summary {
         Ok(summary) => {
             let complete = report::sent(&batch, summary, details)?;

@@ -126,8 +126,7 @@ async fn measure(args: &Args, endpoint: &Endpoint, remotes: &Remotes, details: b
     let watch = Watch { interval_us: args.samples.map(|time| time.as_micros() as u64), check: args.check };
     let request = Request::Count { over, watch };
     let (mut call, paired) = endpoint.call(remotes, &request, &mut stop).await?;
-    let explained = args.explain.then_some(paired);
-    if let Some(paired) = explained.as_ref().filter(|_| !args.json) {
+    if args.explain && !args.json {
         print::note(format_args!("{paired}"));
     }
     let measuring = async {
@@ -148,10 +147,11 @@ async fn measure(args: &Args, endpoint: &Endpoint, remotes: &Remotes, details: b
     let written = super::write_decisions(args.record_decisions.as_deref(), &call.session.decisions());
     call.end(&measured).await;
     written?;
-    let measurement = measured.with_context(|| format!("--to {remotes}"))?;
+    let mut measurement = measured.with_context(|| format!("--to {remotes}"))?;
+    measurement.sender = measurement.sender.explained(|rail| paired.why_unused(rail));
     if args.json {
         let mut measured = serde_json::to_value(&measurement)?;
-        if let (Some(measured), Some(paired)) = (measured.as_object_mut(), explained) {
+        if let Some(measured) = measured.as_object_mut().filter(|_| args.explain) {
             measured.insert("paired".to_owned(), serde_json::to_value(paired)?);
         }
         print::result(format_args!("{measured}\n"))?;

@@ -9,7 +9,7 @@ use crate::{
     machine::{Brief, this_machine},
     print,
     progress::Progress,
-    report::{Column, Goodput, Part, lost, table, unheld, verdicts},
+    report::{Column, Goodput, Part, lost, table, unheld, unused, verdicts},
     stop::Stop,
     thread::block_on,
 };
@@ -162,11 +162,12 @@ fn tell(sent: &Batch<SendSummary>, received: &Batch<ReceiveSummary>) -> Result<(
     // The two ends share one process, and each counted its time.
     let of_process = sent.side.cpu_seconds.max(received.side.cpu_seconds);
     print::result(format_args!(
-        "\nPlacement, as read back from the kernel\n{placement}\n{}{}\nTraffic\n{traffic}{}\n\
+        "\nPlacement, as read back from the kernel\n{placement}\n{}{}\nTraffic\n{traffic}{}{}\n\
          received   {}\n\
          CPU        {of_process:.2} s in all: {of_rails:.2} s on the rails' threads, the rest for files and hashing\n",
         verdicts(&parts),
         unheld(&parts),
+        unused(&parts),
         lost(&parts),
         Goodput::new(bytes, received.time),
     ))?;

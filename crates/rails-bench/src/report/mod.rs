@@ -66,6 +66,19 @@ pub(crate) fn lost(parts: &[Part<'_>]) -> String {
     lost.map(|how| format!("lost: {how}\n")).collect()
 }
 
+/// A line for each rail without a lane, with the reason.
+pub(crate) fn unused(parts: &[Part<'_>]) -> String {
+    let mut text = String::new();
+    for part in parts {
+        for rail in &part.side.rails {
+            let Some(why) = &rail.unused else { continue };
+            let interface = rail.interface.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
+            let _ = writeln!(text, "no lane: {}{interface}: {why}", name(part, rail, parts.len() > 1));
+        }
+    }
+    text
+}
+
 /// The properties that the placement of the rails lacks, each with the settings that allow it.
 pub(crate) fn unheld(parts: &[Part<'_>]) -> String {
     let mut told: Vec<&Unheld> = Vec::new();

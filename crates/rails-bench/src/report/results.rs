@@ -1,6 +1,6 @@
 //! The results of commands.
 
-use super::{Column, Goodput, Part, lost, table, unheld, verdicts};
+use super::{Column, Goodput, Part, lost, table, unheld, unused, verdicts};
 use crate::{
     batch::Batch,
     measure::{
@@ -95,7 +95,7 @@ fn print_parts(head: &str, parts: &[Part<'_>], details: bool) -> Result<()> {
     if parts.len() > 1 {
         columns.insert(0, Side);
     }
-    let mut text = format!("{head}\n{}{}{}", table(&columns, parts), lost(parts), unheld(parts));
+    let mut text = format!("{head}\n{}{}{}{}", table(&columns, parts), unused(parts), lost(parts), unheld(parts));
     if details {
         text += &format!("\n{}", verdicts(parts));
     }

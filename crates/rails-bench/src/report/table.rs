@@ -39,7 +39,8 @@ pub(crate) enum Column {
     Memory,
 }
 
-/// The table. A rail has a line for each of its lanes, if a column is about lanes.
+/// The table. If a column is about lanes, a rail has a line for each of its lanes, and an
+/// [unused](super::unused) one has none.
 pub(crate) fn table(columns: &[Column], parts: &[Part<'_>]) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
@@ -48,7 +49,11 @@ pub(crate) fn table(columns: &[Column], parts: &[Part<'_>]) -> String {
     for part in parts {
         let total = part.side.lanes().map(|lane| part.bytes(lane)).sum();
         for rail in &part.side.rails {
-            let lanes = if of_lanes { rail.lanes.len().max(1) } else { 1 };
+            let lanes = match of_lanes {
+                true if rail.unused.is_some() => 0,
+                true => rail.lanes.len().max(1),
+                false => 1,
+            };
             for index in 0..lanes {
                 let line = Line { part, rail, lane: rail.lanes.get(index), is_first: index == 0, total };
                 table.add_row(columns.iter().map(|column| line.cell(*column)));

@@ -118,6 +118,45 @@ fn netns_all_lanes_of_an_unspecified_address() {
     }
 }
 
+/// The peer's third interface is down, so that it has no rail there.
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_unused_lanes_in_the_summary() {
+    let lab = LinkLab::builder().links([Shape::Unshaped; 3]).build().unwrap();
+    lab.set_link_up(Side::B, 2, false).unwrap();
+    wait_for_links(&lab, 2);
+    let (to, file) = (lab.address(Side::B, 0).to_string(), tempfile::NamedTempFile::new().unwrap());
+    let from = (0..3).map(|link| lab.interface(Side::A, link)).collect::<Vec<_>>().join(",");
+    let unused = format!("({}): the peer offers no address in 10.77.2.0/24", lab.interface(Side::A, 2));
+    let inbox = tempfile::tempdir().unwrap();
+    for (serve, call) in [
+        (&["serve"][..], &["stream", "--bytes", "1MiB"][..]),
+        (&["recv", "--into", inbox.path().to_str().unwrap()], &["send", file.path().to_str().unwrap()]),
+    ] {
+        let listen = [serve, &["--listen", "0.0.0.0", "--once"]].concat();
+        let (child, lines) = start(on(&lab, Side::B, &listen));
+        wait_for(&lines, "listening on ");
+        let called = on(&lab, Side::A, &[call, &["--to", &to, "--from", &from]].concat()).output().unwrap();
+        let (code, _, far) = finish(child, &lines);
+        assert_eq!((called.status.code(), code), (Some(0), 0), "{}{far}", stderr(&called));
+        let said = stdout(&called);
+        let told: Vec<&str> = said.lines().filter(|line| line.starts_with("no lane: ")).collect();
+        let rail = if call[0] == "stream" { "send 2" } else { "rail 2" };
+        assert_eq!(told, [format!("no lane: {rail} {unused}")], "{said}");
+    }
+
+    // A caller of one lane leaves the listener's second rail unused.
+    let (child, lines) = start(on(&lab, Side::B, &["serve", "--listen", "0.0.0.0", "--once"]));
+    wait_for(&lines, "listening on ");
+    let called = on(&lab, Side::A, &["stream", "--to", &to, "--bytes", "1MiB"]).output().unwrap();
+    let (_, heard, _) = finish(child, &lines);
+    let unused = format!("1 ({}): no lane was opened on it", lab.interface(Side::B, 1));
+    assert!(heard.contains(&format!("no lane: rail {unused}\n")), "{heard}");
+    let said = stdout(&called);
+    assert!(said.contains(&format!("no lane: receive {unused}\n")), "{said}");
+    assert!(!said.lines().any(|line| line.trim_start().starts_with("receive     1")), "no line of dashes: {said}");
+}
+
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_link_down_costs_its_lane_alone() {
@@ -149,5 +188,7 @@ fn netns_link_down_costs_its_lane_alone() {
     assert_eq!(measured["bytes"], 4 << 20);
     assert_eq!(measured["paired"]["lanes_up"], 2, "{measured}");
     assert_eq!(measured["paired"]["pairs"].as_array().unwrap().len(), 3);
+    let unused = measured["sender"]["rails"][2]["unused"].as_str().expect("a reason");
+    assert_eq!(unused, format!("{} had not answered by the end", listen[2]), "{measured}");
     assert_eq!(finish(child, &lines).0, 0);
 }

@@ -31,10 +31,10 @@ pub(super) fn pair(ours: &[LaneCandidate], theirs: &[LaneCandidate], wish: Optio
     };
     let reached = pairs.len() >= max;
     let limited = |could: bool| (could && reached).then(|| limit.clone());
-    let unpaired_ours = ours.unused(&matching.lanes_of_ours, &theirs, |rail| {
+    let unpaired_ours = ours.unused(&matching.lanes_of_ours, ("the peer", &theirs), |rail| {
         limited(candidates.iter().any(|candidate| candidate.ours == rail))
     });
-    let unpaired_theirs = theirs.unused(&matching.lanes_of_theirs, &ours, |rail| {
+    let unpaired_theirs = theirs.unused(&matching.lanes_of_theirs, ("this end", &ours), |rail| {
         limited(candidates.iter().any(|candidate| candidate.theirs == rail))
     });
     Pairing { pairs, unpaired_ours, unpaired_theirs, notes }
@@ -69,8 +69,14 @@ impl End {
     }
 
     /// The offers of the rails without a lane. `limited` returns the reason if it is a limit;
-    /// otherwise the reason is the offer's address.
-    fn unused(&self, lanes: &[usize], other: &Self, limited: impl Fn(usize) -> Option<String>) -> Vec<Unpaired> {
+    /// otherwise the reason is the offer's address. `other` is the other end, with its name in
+    /// reasons.
+    fn unused(
+        &self,
+        lanes: &[usize],
+        other: (&str, &Self),
+        limited: impl Fn(usize) -> Option<String>,
+    ) -> Vec<Unpaired> {
         let unused = self.offers.iter().zip(&self.rails).filter(|(_, rail)| lanes[**rail] == 0);
         let unpaired = |(offer, rail): (&LaneCandidate, &usize)| {
             let why = limited(*rail).unwrap_or_else(|| no_partner(offer, other));
@@ -279,22 +285,22 @@ fn speed(bits_per_second: Option<u64>) -> String {
     }
 }
 
-fn no_partner(offer: &LaneCandidate, other: &End) -> String {
+fn no_partner(offer: &LaneCandidate, (name, other): (&str, &End)) -> String {
     let (ip, scheme) = (offer.ip(), offer.address.scheme);
     if !other.offers.iter().any(|other| other.address.scheme == scheme) {
-        return format!("the peer has no lanes over {scheme}");
+        return format!("{name} offers no lanes over {scheme}");
     }
     if ip.is_unspecified() {
         return "its address is not known, so neither is its subnet".to_owned();
     }
     if ip.is_loopback() {
-        return "the peer has no loopback address of its family".to_owned();
+        return format!("{name} offers no loopback address of its family");
     }
     if offer.is_link_local() {
         return "its address is link-local, and the peer was not called through its interface".to_owned();
     }
     match subnet(offer) {
-        Some(subnet) => format!("the peer has no address in {subnet}"),
-        None => format!("the peer has no address that is known to be in one subnet with {ip}"),
+        Some(subnet) => format!("{name} offers no address in {subnet}"),
+        None => format!("{name} offers no address that is known to be in one subnet with {ip}"),
     }
 }

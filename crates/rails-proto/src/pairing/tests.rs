@@ -44,8 +44,8 @@ fn reasons_for_rails_without_a_shared_subnet() {
     let theirs = [offer(0, "10.0.1.2/24", 100), offer(1, "10.0.9.2/24", 100)];
     let pairing = pair(&ours, &theirs, None);
     assert_eq!(rails(&pairing), [(0, 0)]);
-    assert_eq!(pairing.unpaired_ours[0].why, "the peer has no address in 10.0.2.0/24");
-    assert_eq!(pairing.unpaired_theirs[0].why, "the peer has no address in 10.0.9.0/24");
+    assert_eq!(pairing.unpaired_ours[0].why, "the peer offers no address in 10.0.2.0/24");
+    assert_eq!(pairing.unpaired_theirs[0].why, "this end offers no address in 10.0.9.0/24");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn loopback_is_paired_with_loopback_alone() {
     assert_eq!(pairing.pairs[0].relation, Relation::Loopback);
     let mixed = pair(&[offer(0, "127.0.0.1/8", 0)], &[offer(0, "10.0.0.1/24", 0)], None);
     assert_eq!(mixed.pairs, []);
-    assert_eq!(mixed.unpaired_ours[0].why, "the peer has no loopback address of its family");
+    assert_eq!(mixed.unpaired_ours[0].why, "the peer offers no loopback address of its family");
     assert_eq!(pair(&[offer(0, "127.0.0.1/8", 0)], &[offer(0, "::1", 0)], None).pairs, []);
 }
 
@@ -157,8 +157,8 @@ fn pairs_over_one_transport() {
     let theirs = [over("udp", offer(0, "10.0.1.2/24", 100)), offer(1, "10.0.2.2/24", 100)];
     let pairing = pair(&ours, &theirs, None);
     assert_eq!(rails(&pairing), [(1, 1)]);
-    assert_eq!(pairing.unpaired_ours[0].why, "the peer has no address in 10.0.1.0/24");
-    assert_eq!(pairing.unpaired_theirs[0].why, "the peer has no lanes over udp");
+    assert_eq!(pairing.unpaired_ours[0].why, "the peer offers no address in 10.0.1.0/24");
+    assert_eq!(pairing.unpaired_theirs[0].why, "this end offers no lanes over udp");
     let named = in_order(&ours, &[theirs[0].address]);
     assert!(named.pairs.iter().all(|pair| pair.ours.address.scheme == theirs[0].address.scheme), "{named}");
 }
@@ -223,7 +223,7 @@ fn a_pairing_survives_json_and_prints_its_reasons() {
         "lane 0   rail 0 10.0.1.1  ->  rail 3 10.0.1.2\n          \
          both in 10.0.1.0/24; 25 Gbit/s to speed unknown\n\
          no lane  rail 4 10.0.2.2 (theirs)\n          \
-         the peer has no address in 10.0.2.0/24\n"
+         this end offers no address in 10.0.2.0/24\n"
     );
 }
 

@@ -11,7 +11,7 @@ use crate::{
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use rails_multirail::{
-    LaneAddress, MultiRailMessages, MultiRailSession, MultiRailStream, Pairing, PlanLanesError, Priority,
+    LaneAddress, MultiRailMessages, MultiRailSession, MultiRailStream, Pairing, PlanLanesError, Priority, RailId,
     error::FailedLane, in_order_by_name,
 };
 use serde::Serialize;
@@ -118,6 +118,19 @@ impl Paired {
     fn new<'a>(pairing: Pairing, lanes_up: usize, failed: impl Iterator<Item = &'a FailedLane>) -> Self {
         let told = |lane: &FailedLane| Failed { rail: lane.rail.0, remote: lane.remote, error: lane.to_string() };
         Self { pairing, lanes_up, failed: failed.map(told).collect() }
+    }
+
+    /// Why a rail has had no lane, as far as it is known.
+    pub(crate) fn why_unused(&self, rail: RailId) -> Option<String> {
+        let unpaired = self.pairing.unpaired_ours.iter().filter(|unpaired| unpaired.offer.rail == rail);
+        let error = |remote: LaneAddress| {
+            let failed = self.failed.iter().find(|lane| lane.rail == rail.0 && lane.remote == remote);
+            failed.map_or_else(|| format!("{remote} had not answered by the end"), |lane| lane.error.clone())
+        };
+        let called = self.pairing.lanes().filter(|(caller, _)| *caller == rail).map(|(_, remote)| error(remote));
+        let mut reasons: Vec<String> = unpaired.map(|unpaired| unpaired.why.clone()).chain(called).collect();
+        reasons.dedup();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
     /// Whether there are paired lanes, and all of them connected.

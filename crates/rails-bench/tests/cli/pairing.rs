@@ -1,6 +1,6 @@
 //! Pairing with the peer: the lines about it, and the lanes that come up.
 
-use crate::util::{finish, rails_bench, run, start, stderr, stdout, wait_for};
+use crate::util::{finish, knowing, rails_bench, run, start, stderr, stdout, wait_for};
 use assert_cmd::cargo::cargo_bin;
 use rails_lab::{LinkLab, Shape, Side};
 use serde_json::Value;
@@ -155,6 +155,43 @@ fn netns_unused_lanes_in_the_summary() {
     let said = stdout(&called);
     assert!(said.contains(&format!("no lane: receive {unused}\n")), "{said}");
     assert!(!said.lines().any(|line| line.trim_start().starts_with("receive     1")), "no line of dashes: {said}");
+}
+
+/// The first address of the name swallows every packet (RFC 8305, section 5): a lane to the next
+/// one is called a moment later, and nothing waits for the first. With several rails, the peer is
+/// asked at the address that answers.
+#[test]
+#[ignore = "needs root: makes network and mount namespaces"]
+fn netns_name_with_a_mute_first_address() {
+    let lab = LinkLab::builder().links([Shape::Unshaped; 3]).build().unwrap();
+    wait_for_links(&lab, 3);
+    lab.set_black_hole(Side::B, 0, true).unwrap();
+    let addresses: Vec<String> = (0..2).map(|link| lab.address(Side::B, link).to_string()).collect();
+    let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    let several = format!("{},{}", lab.interface(Side::A, 1), lab.interface(Side::A, 2));
+    for (from, up) in [(&[][..], 1), (&["--from", &several], 2)] {
+        let (child, lines) = start(on(&lab, Side::B, &["serve", "--listen", "0.0.0.0", "--once"]));
+        wait_for(&lines, "listening on ");
+        let args = ["stream", "--to", "twice.example", "--explain", "--json", "--bytes", "1MiB"];
+        let begun = Instant::now();
+        let stream = on(&lab, Side::A, &[&args, from].concat());
+        let stream = knowing("twice.example", &addresses, &stream).output().unwrap();
+        let took = begun.elapsed();
+        assert_eq!(stream.status.code(), Some(0), "{}", stderr(&stream));
+        let measured: Value = serde_json::from_str(&stdout(&stream)).expect("one object");
+        assert_eq!(
+            (&measured["bytes"], &measured["paired"]["lanes_up"]),
+            (&(1 << 20).into(), &up.into()),
+            "{measured}"
+        );
+        if from.is_empty() {
+            let first = &measured["paired"]["pairs"][0]["theirs"]["address"];
+            assert_eq!(*first, format!("{}:7575", addresses[0]), "the mute one is called first");
+        }
+        // The kernel gives the first address up after minutes.
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        assert_eq!(finish(child, &lines).0, 0);
+    }
 }
 
 #[test]

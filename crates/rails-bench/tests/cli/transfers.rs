@@ -90,16 +90,9 @@ fn lanes_leave_from_where_they_are_told_to() {
     assert!(out.contains("< 127.0.0.5") && out.contains("< 127.0.0.6"), "{out}");
 }
 
-/// A command to which a host's name is known that has these addresses.
+/// Runs the program with a host's name that has these addresses.
 fn knowing<'a>(host: &str, addresses: &[&str], args: impl IntoIterator<Item = &'a str>) -> Output {
-    let command = rails_bench(args);
-    let mut known = Command::new("unshare");
-    let script = r#"mount --make-rprivate / && mount -t tmpfs none /mnt && cp /etc/hosts /mnt/hosts &&
-        for address in $2; do echo "$address $1"; done >> /mnt/hosts && mount --bind /mnt/hosts /etc/hosts &&
-        shift 2 && exec "$@""#;
-    known.args(["--mount", "sh", "-ec", script, "sh", host, &addresses.join(" ")]);
-    known.arg(command.get_program()).args(command.get_args());
-    known.output().expect("unshare can be started")
+    crate::util::knowing(host, addresses, &rails_bench(args)).output().expect("unshare can be started")
 }
 
 #[test]

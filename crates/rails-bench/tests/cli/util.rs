@@ -26,6 +26,24 @@ pub(crate) fn rails_bench<'a>(args: impl IntoIterator<Item = &'a str>) -> Comman
     command
 }
 
+/// The command in a mount namespace of its own, where a host's name is known that has these
+/// addresses.
+pub(crate) fn knowing(host: &str, addresses: &[&str], command: &Command) -> Command {
+    let script = r#"mount --make-rprivate / && mount -t tmpfs none /mnt && cp /etc/hosts /mnt/hosts &&
+        for address in $2; do echo "$address $1"; done >> /mnt/hosts && mount --bind /mnt/hosts /etc/hosts &&
+        shift 2 && exec "$@""#;
+    let mut knowing = Command::new("unshare");
+    knowing.args(["--mount", "sh", "-ec", script, "sh", host, &addresses.join(" ")]);
+    knowing.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => knowing.env(name, value),
+            None => knowing.env_remove(name),
+        };
+    }
+    knowing
+}
+
 /// Runs the program to its end.
 pub(crate) fn run<'a>(args: impl IntoIterator<Item = &'a str>) -> Output {
     rails_bench(args).output().expect("it can be started")

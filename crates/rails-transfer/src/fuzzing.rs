@@ -34,7 +34,7 @@ pub fn streams() -> [Vec<u8>; 3] {
         framed(&FromSender::Finish { id: 0, digest }),
     ];
     let totals = FromSender::Totals(Totals { files: 1, folders: 0, bytes: 3 });
-    let offer = FromSender::Offer { id: 0, offer: offer(path) };
+    let offer = FromSender::Offer { id: 0, offer: offer(path, 3) };
     let begin = [greeting(Role::Sender, 1), framed(&totals), framed(&offer)];
     [begin.concat(), file.concat(), framed(&FromSender::Done)]
 }
@@ -42,16 +42,19 @@ pub fn streams() -> [Vec<u8>; 3] {
 /// All frames of a sender for a batch with a folder and a file in it, and all frames of a receiver.
 pub fn seeds() -> (Vec<u8>, Vec<u8>) {
     let path = |name: &str| RelPath::parse(name).expect("it is a path");
-    let digest = Digest::from(blake3::hash(b"abc"));
+    let digest = Digest::from(blake3::hash(b"abc\0"));
     let from_sender = [
-        FromSender::Totals(Totals { files: 1, folders: 1, bytes: 3 }),
+        FromSender::Totals(Totals { files: 1, folders: 1, bytes: 4 }),
         FromSender::Folder { id: 0, path: path("d") },
-        FromSender::Offer { id: 1, offer: offer(path("d/f")) },
+        FromSender::Offer { id: 1, offer: offer(path("d/f"), 4) },
         FromSender::Start { id: 1, offset: 0, meta: Meta::of_mode(0o644) },
     ];
+    let meta = Meta::of_mode(0o755);
     let and_last = [
+        FromSender::Hole { id: 1, len: 1 },
         FromSender::Finish { id: 1, digest },
-        FromSender::Seal { id: 2, path: path("d"), meta: Meta::of_mode(0o755) },
+        FromSender::Link { id: 2, path: path("d/l"), target: b"f".to_vec().try_into().expect("it is a target"), meta },
+        FromSender::Seal { id: 3, path: path("d"), meta },
         FromSender::Done,
     ];
     let from_receiver = [
@@ -70,9 +73,8 @@ fn greeting(role: Role, streams: u8) -> Vec<u8> {
     [&MAGIC[..], &VERSION.to_le_bytes(), &[role as u8, streams]].concat()
 }
 
-/// A file of three bytes.
-fn offer(path: RelPath) -> Offer {
-    Offer { path, size: 3, meta: Meta::of_mode(0o644), compare: Compare::Times }
+fn offer(path: RelPath, size: u64) -> Offer {
+    Offer { path, size, meta: Meta::of_mode(0o644), compare: Compare::Times }
 }
 
 /// A block of three bytes.

@@ -79,12 +79,11 @@
 //!   Only the sender's own list of files grows.
 //!
 //! # Limits
-//! A copy keeps symbolic links as they are, the time of the last change, and the mode: nine bits,
-//! and a folder's sticky bit. Special files are left out.
-//! Times of access, owners, set-user-id and set-group-id bits, extended attributes, access lists,
-//! hard links (each name becomes a file of its own) and holes (they are sent as zeros) are not
-//! kept. The streams, not this crate, encrypt and authenticate. A file
-//! that grows past RLIMIT_FSIZE fails by its name in a process that handles or ignores SIGXFSZ; the
+//! A copy keeps symbolic links as they are, holes, the time of the last change, and the mode: nine
+//! bits, and a folder's sticky bit. Special files are left out. Times of access, owners, set-user-id
+//! and set-group-id bits, extended attributes, access lists and hard links (each name becomes a file
+//! of its own) are not kept. The streams, not this crate, encrypt and authenticate. A file that
+//! grows past RLIMIT_FSIZE fails by its name in a process that handles or ignores SIGXFSZ; the
 //! kernel ends any other. Linux only.
 //!
 //! [`protocol`] draws the protocol byte by byte.
@@ -122,6 +121,7 @@ mod streams;
 mod summary;
 mod thread;
 mod wire;
+mod zeros;
 
 pub use error::{ReceiveError, SendError, ThreadError, Violation, WireError};
 pub use filter::{Filter, FilterError};

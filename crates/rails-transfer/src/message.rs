@@ -50,6 +50,8 @@ pub(crate) enum FromSender {
     Done,
     /// Opens an entry: make this symbolic link.
     Link { id: u64, path: RelPath, target: LinkTarget, meta: Meta },
+    /// The next bytes of the started file are zeros, which the sender's file has no room for.
+    Hole { id: u64, len: u64 },
 }
 
 /// A file that the sender can send, as it was listed.

@@ -1,18 +1,24 @@
 //! Reads and hashes the sender's files, each reader on a thread of its own.
 
 use crate::{
-    frame::Block,
+    frame::{Block, MAX_HOLE},
     message::{Digest, Held},
     meta::Meta,
     path::RelPath,
     plan::Place,
     proto::{Choice, choose, prefix_to_check},
     reason::Reason,
+    zeros::hash_zeros,
 };
 use cap_std::fs::{Metadata, MetadataExt, OpenOptionsExt as _};
+use nix::{
+    errno::Errno,
+    unistd::{Whence, lseek},
+};
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read, Seek, SeekFrom},
+    ops::Range,
     os::unix::fs::OpenOptionsExt as _,
     sync::{
         Arc, Mutex, PoisonError,
@@ -53,13 +59,17 @@ impl Jobs {
     }
 }
 
-/// What a reader finds: `Keep`; or `Start`, and behind the blocks `Finish`. In place of `Keep` and
+/// What a reader finds: `Keep`; or `Start`, and behind the blocks and holes `Finish`. In place of `Keep` and
 /// of `Finish`, at any time, `Changed` or `Failed`.
 #[derive(Debug)]
 pub(crate) enum Event {
     Start {
         offset: u64,
         meta: Meta,
+    },
+    /// Zeros, at most [`MAX_HOLE`] of them.
+    Hole {
+        len: u64,
     },
     Finish {
         digest: Digest,
@@ -170,16 +180,28 @@ impl<O: Output> Reading<'_, O> {
         file.seek(SeekFrom::Start(offset)).map_err(|error| failed("seek in", &error))?;
         self.emit(Event::Start { offset, meta })?;
         let size = self.job.size;
-        let mut left = size - offset;
-        while left > 0 {
+        let (mut at, mut data) = (offset, offset..offset);
+        while at < size {
             stopped(self.job)?;
+            if at == data.end {
+                data = next_data(file, at, size)?;
+            }
+            if at < data.start {
+                self.output.check().map_err(Stop::Gone)?;
+                let len = (data.start - at).min(MAX_HOLE);
+                hash_zeros(&mut hasher, len);
+                self.emit(Event::Hole { len })?;
+                at += len;
+                continue;
+            }
+            let left = data.end - at;
             let len = usize::try_from(left).map_or(BLOCK, |left| left.min(BLOCK));
             let mut block = self.output.spare();
             let payload = block.payload_mut(len);
             read_exactly(file, payload, size)?;
             hasher.update(payload);
             self.output.block(self.job, block).map_err(Stop::Gone)?;
-            left -= len as u64;
+            at += len as u64;
         }
         if read_some(file, &mut [0])? != 0 {
             return Err(Stop::Changed(Reason::new(format_args!("sender: the file grew past {size} bytes while sent"))));
@@ -303,6 +325,25 @@ fn named(job: &Job) -> io::Result<Metadata> {
         Place::Named(path) => fs::metadata(path).map(Metadata::from_just_metadata),
         Place::Below(root, path) => root.symlink_metadata(path),
     }
+}
+
+/// The next bytes of the file that are not in a hole, from `at` on, which need not begin there; the
+/// file is read on from them. They are empty at the end of the file.
+fn next_data<G>(file: &mut File, at: u64, size: u64) -> Result<Range<u64>, Stop<G>> {
+    let is_sparse = Metadata::from_file(file).is_ok_and(|metadata| metadata.blocks() < size.div_ceil(512));
+    let seek = |from: u64, whence| {
+        let from = i64::try_from(from).map_err(|_| Errno::EINVAL)?;
+        lseek(&*file, from, whence).map(|to| u64::try_from(to).unwrap_or(size).min(size))
+    };
+    let data = match if is_sparse { seek(at, Whence::SeekData) } else { Err(Errno::EINVAL) } {
+        Ok(start) => start..seek(start, Whence::SeekHole).unwrap_or(size),
+        // The hole reaches to the end.
+        Err(Errno::ENXIO) => size..size,
+        // A file system without holes (or a file that has none).
+        Err(_) => at..size,
+    };
+    file.seek(SeekFrom::Start(data.start)).map_err(|error| failed("seek in", &error))?;
+    Ok(data)
 }
 
 fn read_exactly<G>(file: &mut File, mut into: &mut [u8], size: u64) -> Result<(), Stop<G>> {

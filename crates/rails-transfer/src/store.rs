@@ -10,6 +10,7 @@ use crate::{
     meta::{MODE_BITS, Meta, Modified},
     path::{LinkTarget, RelPath},
     reason::Reason,
+    zeros::hash_zeros,
 };
 use cap_std::{
     ambient_authority,
@@ -265,6 +266,16 @@ impl Incoming {
         part.file.write_all(bytes).map_err(because("write"))?;
         part.hasher.update(bytes);
         part.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Appends zeros to the part, which take no room where the file system has holes.
+    pub(crate) fn skip(&mut self, zeros: u64) -> Result<(), Reason> {
+        let part = self.part.as_mut().expect("a file is written after it is started");
+        part.file.set_len(part.len + zeros).map_err(because("write"))?;
+        part.file.seek(SeekFrom::End(0)).map_err(because("seek in the part file"))?;
+        hash_zeros(&mut part.hasher, zeros);
+        part.len += zeros;
         Ok(())
     }
 

@@ -19,7 +19,8 @@ fn memory_is_bounded_by_the_number_of_streams() {
     let outbox = folder.path().join("outbox");
     fs::create_dir(&outbox).unwrap();
     for file in 0..STREAMS {
-        fs::File::create(outbox.join(format!("{file:02}"))).unwrap().set_len(FILE as u64).unwrap();
+        let mut file = fs::File::create(outbox.join(format!("{file:02}"))).unwrap();
+        io::copy(&mut io::Read::take(io::repeat(7), FILE as u64), &mut file).unwrap();
     }
     // A receiver that reads a part of each file, and then no more.
     let taken = peak_of(|| send_to_a_slow_receiver(&outbox));

@@ -35,9 +35,9 @@ Examples:
   rails-bench send big.iso --to storage --from eth0,eth1@8-11 --secret-file secret
   rails-bench send big.iso --to storage --from auto --explain --secret-file secret
 
-A copy keeps bytes, names, symbolic links (as they are; one that is named is followed), times of modification, and \
+A copy keeps bytes, holes, names, symbolic links (as they are; one that is named is followed), times of modification, and \
 permissions (a folder's sticky bit among them). It keeps no owners, set-user-id and set-group-id bits, hard links, extended \
-attributes, access lists and holes; special files are left out, named, and make exit code 3 (0 with --allow-skipped); a \
+attributes and access lists; special files are left out, named, and make exit code 3 (0 with --allow-skipped); a \
 failed file makes exit code 1.
 
 Patterns are matched against the path below the receiver's folder: one that begins with / from there on, one with a / \

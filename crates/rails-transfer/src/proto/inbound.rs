@@ -2,6 +2,7 @@
 
 use crate::{
     error::Violation,
+    frame::MAX_HOLE,
     message::Held,
     proto::{CONTROL, WINDOW},
 };
@@ -134,9 +135,22 @@ impl Inbound {
 
     /// A block of `len` bytes came on a carrier.
     pub(crate) fn on_block(&mut self, carrier: usize, len: usize) -> Result<Fate, Violation> {
-        let file = self.started.get_mut(&carrier).ok_or(Violation::Unexpected("a data block"))?;
+        let file = self.started.get(&carrier).ok_or(Violation::Unexpected("a data block"))?;
         let (id, size) = (file.id, file.size);
-        let len = u64::try_from(len).map_err(|_| Violation::Length { id, size })?;
+        self.on_bytes(carrier, u64::try_from(len).map_err(|_| Violation::Length { id, size })?)
+    }
+
+    /// `Hole` came on a carrier.
+    pub(crate) fn on_hole(&mut self, carrier: usize, id: u64, len: u64) -> Result<Fate, Violation> {
+        match self.started.get(&carrier) {
+            Some(file) if file.id == id && (1..=MAX_HOLE).contains(&len) => self.on_bytes(carrier, len),
+            _ => Err(Violation::Entry { what: "a hole", id }),
+        }
+    }
+
+    fn on_bytes(&mut self, carrier: usize, len: u64) -> Result<Fate, Violation> {
+        let file = self.started.get_mut(&carrier).expect("the caller has looked");
+        let (id, size) = (file.id, file.size);
         // The difference cannot underflow: `reached` grows up to `size` only.
         if len > size - file.reached {
             return Err(Violation::Length { id, size });

@@ -340,6 +340,20 @@ impl Carrier {
         }
     }
 
+    pub(super) fn on_hole(&mut self, id: u64, len: u64) -> Result<(), Violation> {
+        if self.batch.state().inbound.on_hole(self.number, id, len)? == Fate::Discard {
+            return Ok(());
+        }
+        let file = self.current.as_mut().expect("a started file is kept");
+        match file.file.skip(len) {
+            Ok(()) => {
+                self.batch.observer.moved(&file.path, len);
+                Ok(())
+            }
+            Err(reason) => self.give_up(reason),
+        }
+    }
+
     pub(super) fn on_finish(&mut self, id: u64, digest: Digest) -> Result<(), Violation> {
         let fate = self.ends(|inbound, carrier| inbound.on_finish(carrier, id))?;
         if fate == Fate::Discard {

@@ -312,6 +312,7 @@ fn next<S: AsyncRead + Unpin>(
 fn on_message(message: FromSender, carrier: &mut Carrier) -> Result<(), Violation> {
     match message {
         FromSender::Start { id, offset, meta } => carrier.on_start(id, offset, meta),
+        FromSender::Hole { id, len } => carrier.on_hole(id, len),
         FromSender::Finish { id, digest } => carrier.on_finish(id, digest),
         FromSender::Abort { id, reason } => carrier.on_abort(id, &reason),
         _ => Err(Violation::Unexpected("a message of the control stream on a stream of files")),

@@ -211,6 +211,10 @@ impl Batch {
                 state.outbound.start(id);
                 FromSender::Start { id, offset, meta }
             }
+            Event::Hole { len } => {
+                self.observer.moved(&job.path, len);
+                FromSender::Hole { id, len }
+            }
             Event::Finish { digest } => {
                 let mut state = self.state();
                 if state.outbound.is_lost(id) {

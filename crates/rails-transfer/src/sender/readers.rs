@@ -208,18 +208,19 @@ impl<S: AsyncWrite + Unpin> Output for Carrier<S> {
 
     fn emit(&mut self, job: &Arc<Job>, event: Event) -> Result<(), Gone> {
         let is_start = matches!(event, Event::Start { .. });
-        if !is_start && !self.is_started {
+        let goes_on = matches!(event, Event::Start { .. } | Event::Hole { .. });
+        if !goes_on && !self.is_started {
             return self.tell_control(Read::Event(Arc::clone(job), event));
         }
-        self.is_started = is_start;
+        self.is_started = goes_on;
         let message = self.batch.say(job, event);
         let writer = &mut self.writer;
         wrote(self.stopped.wait(async {
             writer.message(&message).await?;
-            // The blocks that follow a start go with it.
+            // The blocks that follow a start go with it; the next hole may take long to hash.
             if is_start { Ok(()) } else { writer.flush().await }
         }))?;
-        if !is_start && self.batch.is_closed(job) {
+        if !goes_on && self.batch.is_closed(job) {
             self.tell_control(Read::Closed)?;
         }
         Ok(())

@@ -67,6 +67,8 @@ const START: u8 = 5;
 const FINISH: u8 = 6;
 const ABORT: u8 = 8;
 const DONE: u8 = 9;
+const LINK: u8 = 10;
+const HOLE: u8 = 11;
 
 fn violation(result: Result<ReceiveSummary, ReceiveError>) -> Violation {
     match result {
@@ -80,10 +82,15 @@ fn paths_that_lead_out_end_the_transfer() {
     let outer = tempdir().unwrap();
     let into = outer.path().join("into");
     for path in [&b"../x"[..], b"/x", b"a/../../x", b"..", b".", b"", b"a\0", b"a//b", b".x.rails-part"] {
-        for message in [named(FOLDER, 0, path, &[]), offering(0, path, &[1]), named(SEAL, 0, path, &[0])] {
+        let link = named(LINK, 0, path, &[1, b'x', 0]);
+        for message in [named(FOLDER, 0, path, &[]), offering(0, path, &[1]), named(SEAL, 0, path, &[0]), link] {
             let result = play_messages(&[&message], &into);
             assert!(matches!(result, Err(ReceiveError::Wire(WireError::Message(_)))), "{result:?}");
         }
+    }
+    for target in [&[0][..], &[2, b'a', 0]] {
+        let result = play_messages(&[&named(LINK, 0, b"l", &[target, &[0]].concat())], &into);
+        assert!(matches!(result, Err(ReceiveError::Wire(WireError::Message(_)))), "{result:?}");
     }
     assert_eq!(harvest(outer.path()).len(), 1);
 }
@@ -133,16 +140,26 @@ fn messages_out_of_turn_are_named() {
     let into = tempdir().unwrap();
     let offer = offering(0, b"f", &[5]);
     let second = offering(0, b"g", &[5]);
+    let large = offering(0, b"f", &[0x80, 0x80, 0x80, 0x80, 0x10]);
+    let start = [START, 0, 0, 0];
     for (messages, expected) in [
         (&[&[TOTALS, 0, 0, 0][..]][..], Violation::Unexpected("a second message of totals")),
         (&[&offering(7, b"f", &[5])], Violation::Sequence { got: 7, expected: 0 }),
         (&[&offer, &second], Violation::Sequence { got: 0, expected: 1 }),
         (&[&[START, 0, 0, 0]], Violation::Entry { what: "a start", id: 0 }),
         (&[&offer, &[START, 0, 3, 0]], Violation::Offset { id: 0, offset: 3 }),
+        (&[&offer, &[HOLE, 0, 1]], Violation::Entry { what: "a hole", id: 0 }),
+        (&[&offer, &start, &[HOLE, 1, 1]], Violation::Entry { what: "a hole", id: 1 }),
+        (&[&offer, &start, &[HOLE, 0, 0]], Violation::Entry { what: "a hole", id: 0 }),
+        (&[&large, &start, &[HOLE, 0, 0x81, 0x80, 0x80, 0x20]], Violation::Entry { what: "a hole", id: 0 }),
+        (&[&offer, &start, &[HOLE, 0, 6]], Violation::Length { id: 0, size: 5 }),
+        (&[&offer, &start, &[HOLE, 0, 3], &[HOLE, 0, 3]], Violation::Length { id: 0, size: 5 }),
         (&[&offer, &[DONE]], Violation::Unexpected("the end of the batch, with files open,")),
     ] {
         assert_eq!(violation(play_messages(messages, into.path())), expected);
     }
+    // Zeros that came are worth as much as bytes.
+    fs::remove_file(into.path().join(".f.rails-part")).unwrap();
     assert_eq!(harvest(into.path()), Tree::new());
 }
 

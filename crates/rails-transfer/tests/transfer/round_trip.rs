@@ -8,7 +8,7 @@ use rails_transfer::{Compare, How, SendOptions};
 use std::{
     fs,
     os::unix::{
-        fs::{PermissionsExt, symlink},
+        fs::{FileExt, MetadataExt, PermissionsExt, symlink},
         net::UnixListener,
     },
     path::Path,
@@ -281,6 +281,42 @@ fn links_in_the_place_of_files_and_back() {
     fs::create_dir(into.path().join("n")).unwrap();
     let (sent, _) = transfer(&[from.path().join("b/.")], into.path(), 4096);
     assert!(sent.unwrap().failures[0].reason.as_str().contains("a folder of this name is there"));
+}
+
+/// Files with holes at the beginning, in the middle and at the end.
+#[test]
+fn holes_arrive_as_holes() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    let size = 20 << 20;
+    let sparse = |name: &str, data: &[u64]| {
+        let file = fs::File::create(from.path().join(name)).unwrap();
+        file.set_len(size).unwrap();
+        data.iter().for_each(|&at| file.write_all_at(&bytes(at, 4096), at).unwrap());
+        file.sync_all().unwrap();
+        assert!(file.metadata().unwrap().blocks() < 1000, "the file system has holes");
+    };
+    sparse("ends", &[0, size - 4096]);
+    sparse("middle", &[size / 2]);
+    sparse("empty", &[]);
+    let (sent, received) = transfer(&[from.path().join(".")], into.path(), 1 << 16);
+    let sent = sent.unwrap();
+    assert!(sent.is_complete() && received.unwrap().is_complete());
+    assert!(sent.bytes_sent < 1 << 20, "{} bytes were sent", sent.bytes_sent);
+    for file in &sent.files {
+        let (source, target) = (from.path().join(file.path.as_path()), into.path().join(file.path.as_path()));
+        assert!(fs::metadata(&target).unwrap().blocks() < 1000, "{}", file.path);
+        let source = fs::read(source).unwrap();
+        assert_eq!(file.digest, Some(blake3::hash(&source).into()));
+        assert!(source == fs::read(&target).unwrap());
+    }
+
+    // A part that ends within a hole is gone on from.
+    let (target, part) = (into.path().join("middle"), into.path().join(".middle.rails-part"));
+    fs::rename(&target, &part).unwrap();
+    fs::File::options().write(true).open(&part).unwrap().set_len(size - 1000).unwrap();
+    let (sent, _) = transfer(&[from.path().join("middle")], into.path(), 1 << 16);
+    assert_eq!(sent.unwrap().files[0].how, How::Sent { resumed_at: size - 1000 });
+    assert!(fs::read(from.path().join("middle")).unwrap() == fs::read(target).unwrap());
 }
 
 #[test]

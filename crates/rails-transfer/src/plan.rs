@@ -385,9 +385,9 @@ mod tests {
             fs::write(dir.join(folder).join("f"), "x").unwrap();
         }
         // A folder that nobody could list is no failure if it is left out.
-        fs::set_permissions(dir.join("lost"), std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+        fs::set_permissions(dir.join("lost"), std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
         let filter = Filter::new().exclude("/dir/lost").unwrap().exclude("cache/").unwrap();
-        let planned = plan(&[dir.clone()], filter).unwrap();
+        let planned = plan(std::slice::from_ref(&dir), filter).unwrap();
         assert_eq!(names(&planned), ["dir", "dir/keep"]);
         assert_eq!((planned.totals.files, planned.skipped.len(), planned.unreadable.len()), (0, 0, 0));
         let all = plan(&[dir.join("cache/f"), dir], Filter::new().exclude("*").unwrap()).unwrap();

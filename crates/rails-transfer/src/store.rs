@@ -8,7 +8,7 @@ use crate::{
     calls::{Access, BUSY, Guarantees, because, refuses},
     message::{Compare, Digest, Held, Offer, Prefix},
     meta::{MODE_BITS, Meta, Modified},
-    path::{LinkTarget, RelPath},
+    path::{LinkTarget, Printable, RelPath},
     reason::Reason,
     zeros::hash_zeros,
 };
@@ -574,10 +574,12 @@ fn hash(file: &mut File, hasher: &mut blake3::Hasher, len: u64, is_awaited: &dyn
 pub fn make_folder(folder: &Path) -> io::Result<()> {
     let missing: Vec<&Path> =
         folder.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.exists()).collect();
-    std::fs::create_dir_all(folder).map_err(|error| match error.kind() {
-        // Something other than a folder has the name.
-        io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
-        _ => error,
+    std::fs::create_dir_all(folder).map_err(|error| {
+        let there = folder.ancestors().find(|above| above.exists());
+        there.filter(|there| !there.is_dir()).map_or(error, |file| {
+            let text = format!("{} is there already, and is no folder", Printable(file));
+            io::Error::new(io::ErrorKind::NotADirectory, text)
+        })
     })?;
     for made in missing {
         let above = made.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));

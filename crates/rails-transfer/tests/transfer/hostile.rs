@@ -425,7 +425,10 @@ fn a_new_folder_is_made_with_those_above_it() {
     make_folder(&folder).unwrap();
     assert!(folder.is_dir());
     fs::write(root.path().join("file"), "").unwrap();
-    assert!(make_folder(&root.path().join("file/below")).is_err());
+    for inside in ["file", "file/below", "file/far/below"] {
+        let error = make_folder(&root.path().join(inside)).unwrap_err().to_string();
+        assert!(error.ends_with("/file is there already, and is no folder"), "{error}");
+    }
 }
 
 /// A hostile sender with further streams.

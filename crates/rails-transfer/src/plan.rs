@@ -58,6 +58,8 @@ pub(crate) enum EntryKind {
         meta: Meta,
     },
     Link {
+        /// The link's place at the sender.
+        source: Place,
         target: LinkTarget,
         /// Its properties when it was listed.
         meta: Meta,
@@ -70,6 +72,36 @@ pub(crate) enum EntryKind {
         /// Its properties when it was listed.
         meta: Meta,
     },
+}
+
+impl EntryKind {
+    /// Removes the file or link if it is as it was listed.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        let (source, size, meta) = match self {
+            Self::Folder { .. } => return Ok(()),
+            Self::File { source, size, meta } => (source, Some(*size), meta),
+            Self::Link { source, meta, .. } => (source, None, meta),
+        };
+        let there = source.inspect_itself()?;
+        let is_kind = if size.is_some() { there.is_file() } else { there.is_symlink() };
+        if !is_kind || size.is_some_and(|size| size != there.len()) || Meta::of(&there) != *meta {
+            return Err(io::Error::other("it is another one than the one that was listed"));
+        }
+        match source {
+            Place::Named(path) => fs::remove_file(path),
+            Place::Below(root, path) => root.remove_file(path),
+        }
+    }
+}
+
+impl Place {
+    /// The metadata of whatever has the name, a link included.
+    fn inspect_itself(&self) -> io::Result<Metadata> {
+        match self {
+            Self::Named(path) => fs::symlink_metadata(path).map(Metadata::from_just_metadata),
+            Self::Below(root, path) => root.symlink_metadata(path),
+        }
+    }
 }
 
 /// The place of a file at the sender.
@@ -180,7 +212,10 @@ impl Plan {
             match kind {
                 SeenKind::File { size } => self.add_file(path, size, meta, Place::Below(root.clone(), inside)),
                 SeenKind::Link(target) => match target.map(|target| target.into_os_string().into_vec().try_into()) {
-                    Ok(Ok(target)) => self.entries.push(Entry { path, kind: EntryKind::Link { target, meta } }),
+                    Ok(Ok(target)) => {
+                        let source = Place::Below(root.clone(), inside);
+                        self.entries.push(Entry { path, kind: EntryKind::Link { source, target, meta } });
+                    }
                     Ok(Err(error)) => self.unreadable("send", &at, error),
                     Err(error) => self.unreadable("read the link", &at, error),
                 },

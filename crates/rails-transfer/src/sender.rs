@@ -67,11 +67,12 @@ pub struct SendOptions {
     streams: usize,
     compare: Compare,
     filter: Filter,
+    removes_sources: bool,
 }
 
 impl Default for SendOptions {
     fn default() -> Self {
-        Self { streams: 4, compare: Compare::default(), filter: Filter::new() }
+        Self { streams: 4, compare: Compare::default(), filter: Filter::new(), removes_sources: false }
     }
 }
 
@@ -104,6 +105,18 @@ impl SendOptions {
     #[must_use]
     pub fn filter(mut self, filter: Filter) -> Self {
         self.filter = filter;
+        self
+    }
+
+    /// Whether the files and links that the receiver has are removed here when the batch is
+    /// complete; folders stay. Default: no.
+    ///
+    /// One that has changed since it was listed stays, and so does a link that was named and
+    /// followed; these are failures. A batch that is cut removes nothing, and the next one removes
+    /// what it finds at the receiver.
+    #[must_use]
+    pub fn remove_sources(mut self, remove: bool) -> Self {
+        self.removes_sources = remove;
         self
     }
 
@@ -175,7 +188,14 @@ impl SendOptions {
                 // broken pipe.
                 biased;
                 Err(error) = &mut hearing => return Err(error),
-                done = control.run() => return done,
+                done = control.run() => {
+                    done?;
+                    if self.removes_sources {
+                        let batch = Arc::clone(&batch);
+                        thread::run(move || batch.remove_sources())?.await?;
+                    }
+                    return Ok(batch.take_summary());
+                }
                 error = &mut carrying => error,
             }
         };
@@ -240,7 +260,7 @@ enum Step {
 }
 
 impl<W: AsyncWrite + Unpin> Control<'_, W> {
-    async fn run(mut self) -> Result<SendSummary, SendError> {
+    async fn run(mut self) -> Result<(), SendError> {
         self.writer.message(&FromSender::Totals(self.batch.totals())).await?;
         for reason in self.batch.take_unreadable() {
             self.writer.message(&FromSender::Unreadable { reason }).await?;
@@ -269,7 +289,7 @@ impl<W: AsyncWrite + Unpin> Control<'_, W> {
         }
         // The batch is complete, whether or not the stream still closes in order.
         let _ = self.writer.shutdown().await;
-        Ok(self.batch.take_summary())
+        Ok(())
     }
 
     /// Waits for the next step. Flushes only if none is ready.

@@ -47,6 +47,8 @@ struct State {
     again: VecDeque<usize>,
     /// The plan's files that changed once.
     changed_once: BTreeSet<usize>,
+    /// The plan's files and links that the receiver has.
+    arrived: Vec<usize>,
     /// The plan's folders that could not be made, and so cannot be sealed.
     lost_folders: BTreeSet<usize>,
     summary: SendSummary,
@@ -74,6 +76,7 @@ impl Batch {
             changed: BTreeMap::new(),
             again: VecDeque::new(),
             changed_once: BTreeSet::new(),
+            arrived: Vec::new(),
             lost_folders: BTreeSet::new(),
             summary,
         };
@@ -102,7 +105,7 @@ impl Batch {
             let path = path.clone();
             return Some(match kind {
                 EntryKind::Folder { .. } => FromSender::Folder { id: state.outbound.open(index, Kind::Simple), path },
-                EntryKind::Link { target, meta } => {
+                EntryKind::Link { target, meta, .. } => {
                     let id = state.outbound.open(index, Kind::Simple);
                     FromSender::Link { id, path, target: target.clone(), meta: *meta }
                 }
@@ -161,12 +164,14 @@ impl Batch {
             Settled::Stored { digest } => {
                 let how = How::Sent { resumed_at: file.map_or(0, |file| file.resumed_at) };
                 state.summary.files.push(SentFile { path: path.clone(), size, digest: Some(digest), how });
+                state.arrived.push(index);
                 drop(state);
                 self.observer.finished(&path, size, Outcome::Stored(digest));
             }
             Settled::Kept => {
                 let digest = file.and_then(|file| file.digest);
                 state.summary.files.push(SentFile { path: path.clone(), size, digest, how: How::AlreadyThere });
+                state.arrived.push(index);
                 drop(state);
                 self.observer.finished(&path, size, Outcome::AlreadyThere);
             }
@@ -174,7 +179,10 @@ impl Batch {
             Settled::Made if state.sealed > 0 => {}
             Settled::Made => {
                 match state.plan.entries[index].kind {
-                    EntryKind::Link { .. } => state.summary.links += 1,
+                    EntryKind::Link { .. } => {
+                        state.summary.links += 1;
+                        state.arrived.push(index);
+                    }
                     _ => state.summary.folders += 1,
                 }
                 drop(state);
@@ -255,6 +263,20 @@ impl Batch {
     pub(super) fn moved(&self, job: &Job, bytes: usize) {
         self.bytes_sent.fetch_add(bytes as u64, Ordering::Relaxed);
         self.observer.moved(&job.path, bytes as u64);
+    }
+
+    /// Removes the files and links that the receiver has, as long as they are as they were listed.
+    pub(super) fn remove_sources(&self) {
+        let arrived = std::mem::take(&mut self.state().arrived);
+        for index in arrived {
+            let Entry { path, kind } = self.state().plan.entries[index].clone();
+            if let Err(error) = kind.remove() {
+                let reason = Reason::new(format_args!("sender: the copy arrived, and the source stays: {error}"));
+                let path_here = path.as_path().to_owned();
+                self.state().summary.failures.push(Failure { path: Some(path_here), reason: reason.clone() });
+                self.observer.finished(&path, 0, Outcome::Failed(&reason));
+            }
+        }
     }
 
     /// The summary; of no use to a batch that goes on.

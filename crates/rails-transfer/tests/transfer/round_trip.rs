@@ -4,7 +4,7 @@ use super::support::{
     Node, Notes, Tree, bytes, harvest, in_a_process, plant, transfer, transfer_cut, transfer_with, watched,
 };
 use proptest::prelude::*;
-use rails_transfer::{Compare, How, SendOptions};
+use rails_transfer::{Compare, Filter, How, SendOptions};
 use std::{
     fs,
     os::unix::{
@@ -224,6 +224,31 @@ fn times_and_a_sticky_folder_arrive() {
         }
         assert_eq!(fs::metadata(into.path().join("d/drop-box")).unwrap().permissions().mode() & 0o7777, 0o1777);
     }
+}
+
+#[test]
+fn sources_are_removed_once_they_have_arrived() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    let tree = Tree::from([
+        (b"d".to_vec(), Node::Folder(0o755)),
+        (b"d/file".to_vec(), Node::File(0o644, b"x".to_vec())),
+        (b"d/link".to_vec(), Node::Link(b"file".to_vec())),
+        (b"d/stays".to_vec(), Node::File(0o644, b"y".to_vec())),
+        (b"followed".to_vec(), Node::Link(b"d/stays".to_vec())),
+    ]);
+    plant(from.path(), &tree);
+    let options = SendOptions::new().remove_sources(true).filter(Filter::new().exclude("/d/stays").unwrap());
+    let sources = ["d", "followed"].map(|name| from.path().join(name));
+    let (sent, received) = transfer_with(options, &sources, into.path());
+    let sent = sent.unwrap();
+    assert!(received.unwrap().is_complete());
+    assert_eq!(sent.failures.len(), 1, "{:?}", sent.failures);
+    assert_eq!(sent.failures[0].path.as_deref(), Some(Path::new("followed")));
+    assert!(sent.failures[0].reason.as_str().contains("the copy arrived, and the source stays"));
+    let left: Vec<_> = harvest(from.path()).into_keys().collect();
+    assert_eq!(left, [&b"d"[..], b"d/stays", b"followed"]);
+    let arrived: Vec<_> = harvest(into.path()).into_keys().collect();
+    assert_eq!(arrived, [&b"d"[..], b"d/file", b"d/link", b"followed"]);
 }
 
 #[test]

@@ -38,6 +38,8 @@ mod journal;
 mod lab;
 #[cfg(feature = "cli")]
 mod measure;
+#[cfg(feature = "cli")]
+mod retry;
 
 #[cfg(feature = "cli")]
 pub use cli::Cli;

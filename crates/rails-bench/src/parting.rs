@@ -36,6 +36,12 @@ impl Parting {
         }
     }
 
+    /// The parting with this code.
+    pub(crate) fn from_code(code: u64) -> Option<Self> {
+        let all = [Self::Done, Self::Interrupted, Self::Refused, Self::Failed, Self::Silent, Self::GaveWay, Self::Over];
+        all.into_iter().find(|parting| *parting as u64 == code)
+    }
+
     /// Closes a session for this reason. Streams that are dropped later cannot seem to have ended
     /// in order.
     pub(crate) fn close(self, session: &MultiRailSession) {

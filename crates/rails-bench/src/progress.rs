@@ -72,6 +72,12 @@ impl Progress {
         progress.bar
     }
 
+    /// Begins another try of the same batch.
+    pub(crate) fn begin_again(&self) {
+        self.open().clear();
+        self.bar.reset();
+    }
+
     /// Removes the bar.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();

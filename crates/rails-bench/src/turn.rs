@@ -86,12 +86,15 @@ impl WaitTimer {
     }
 }
 
-/// The turn of a peer ended early, because another waited.
+/// The turn of a peer ended early.
 #[derive(Debug, thiserror::Error)]
-#[error("nothing came from {peer} for {} s, and it gave way to another", limit.as_secs_f64())]
-pub(crate) struct GaveWay {
-    pub(crate) peer: SocketAddr,
-    pub(crate) limit: Duration,
+pub(crate) enum GaveWay {
+    /// It stalled, and another waited.
+    #[error("nothing came from {peer} for {} s, and it gave way to another", limit.as_secs_f64())]
+    Stalled { peer: SocketAddr, limit: Duration },
+    /// The sender has begun the batch again.
+    #[error("{peer} was cut off, and its sender has begun the batch again")]
+    BegunAgain { peer: SocketAddr },
 }
 
 impl GaveWay {

@@ -2,7 +2,7 @@
 
 use crate::{
     batch::{self, Way},
-    conversation::{Guest, Host, Reply, Role, Terms},
+    conversation::{Guest, Host, Reply, Request, Role, Terms},
     endpoint::{Address, Endpoint, StreamArgs, addresses_of, idle_timeout},
     exit::Exit,
     parting::{Parting, part},
@@ -18,7 +18,10 @@ use crate::{
 use anyhow::{Context, Result};
 use rails_transfer::ReceiveOptions;
 use std::{path::PathBuf, pin::pin, sync::Arc, time::Duration};
-use tokio::sync::oneshot;
+use tokio::{
+    sync::oneshot,
+    time::{sleep, timeout},
+};
 
 /// Receive the files of `send`, batch after batch, and write them below a folder
 #[derive(Debug, clap::Args)]
@@ -82,7 +85,13 @@ async fn recv(args: Args, details: bool) -> Result<Exit> {
 
 /// Takes one batch, which gives way if its sender stalls and another waits for its place.
 async fn receive(args: &Args, end: &Endpoint, guest: Guest, stop: Stop, details: bool) -> Result<Exit> {
-    let Guest { session, mut control, company, .. } = guest;
+    let Guest { session, mut control, request, company, batches, .. } = guest;
+    let Request::Files { batch: name } = request else {
+        unreachable!("a host that receives hears senders of files alone")
+    };
+    // It is dropped behind the claim: the next batch of this name has a claim of its own.
+    let mut successor = None;
+    let mut begun_again = batches.wait(name, 1);
     if let Err(left) = control.say(&Reply::Begin).await {
         drop(control);
         part(session, Parting::Failed).await;
@@ -96,14 +105,25 @@ async fn receive(args: &Args, end: &Endpoint, guest: Guest, stop: Stop, details:
     let way = Way { session, control: control.into_stream() };
     let batch = batch::receive(end, way, args.into.clone(), options, progress.clone(), stop, gives_way);
     let mut batch = pin!(batch);
-    let batch = tokio::select! {
-        batch = &mut batch => batch,
-        () = progress.waits.last(limit, || company.waiting() > 0) => {
+    let ended = tokio::select! {
+        batch = &mut batch => Ok(batch),
+        () = progress.waits.last(limit, || company.waiting() > 0) => Err(GaveWay::Stalled { peer, limit }),
+        next = begun_again.next() => {
+            successor = Some(next);
+            Err(GaveWay::BegunAgain { peer })
+        }
+    };
+    let batch = match ended {
+        Ok(batch) => batch,
+        Err(gave_way) => {
             // The send fails if the batch has just ended.
-            let _ = end_turn.send(GaveWay { peer, limit });
+            let _ = end_turn.send(gave_way);
             batch.await
         }
     };
+    if successor.is_some() {
+        are_gone(&progress).await;
+    }
     progress.clear();
     let unfinished = progress.unfinished();
     if !unfinished.is_empty() {
@@ -122,3 +142,17 @@ async fn receive(args: &Args, end: &Endpoint, guest: Guest, stop: Stop, details:
         }
     }
 }
+
+/// Waits until the threads of a batch that was cut, which observe it too, have let its files go.
+async fn are_gone(observer: &Arc<Progress>) {
+    let gone = async {
+        while Arc::strong_count(observer) > 1 {
+            sleep(TICK).await;
+        }
+    };
+    // A thread whose disk does not answer keeps the next batch waiting no longer.
+    let _ = timeout(PATIENCE, gone).await;
+}
+
+const TICK: Duration = Duration::from_millis(5);
+const PATIENCE: Duration = Duration::from_secs(10);

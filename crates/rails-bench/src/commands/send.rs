@@ -3,23 +3,29 @@
 mod filter;
 
 use crate::{
-    batch::{self, Way},
-    conversation::Request,
-    endpoint::{Address, Endpoint, Remotes, StreamArgs, StripingArgs},
-    exit::Exit,
+    batch::{self, Batch, Way},
+    conversation::{Request, Token},
+    endpoint::{Address, Endpoint, Remotes, StreamArgs, StripingArgs, seconds},
+    exit::{Exit, Signal},
     placement::RailsArgs,
     print,
     progress::Progress,
     report,
-    stop::Stop,
+    retry::{Retry, Tally},
+    stop::{Stop, Stopped},
     thread::block_on,
     tls::ClientTls,
 };
 use anyhow::{Context, Result};
 use filter::FilterArgs;
 use rails_multirail::RailRequest;
-use rails_transfer::{Compare, SendOptions};
-use std::{path::PathBuf, sync::Arc};
+use rails_transfer::{Compare, SendOptions, SendSummary};
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::time::sleep;
 
 /// Send files and folders to a `recv`, over as many lanes as there are addresses or rails
 #[derive(Debug, clap::Args)]
@@ -45,8 +51,10 @@ inside against its end, any other against the name; one that ends in / matches f
 number of folders.
 
 A file that the receiver has with the same size and time of modification is not read (--checksum reads it). Up to four files \
-are sent at a time. What arrives is verified end to end. A transfer that is cut goes on where it was when it is started again. The bytes are \
-encrypted with --encrypt or by TLS, and not otherwise.")]
+are sent at a time. What arrives is verified end to end. The bytes are encrypted with --encrypt or by TLS, and not otherwise.
+
+A transfer that has begun waits for a receiver that is started again or cannot be reached, and goes on (--retry); a first \
+call that fails, another secret or a refusal end it at once. One that has ended goes on where it was when it is started again.")]
 pub(crate) struct Args {
     /// Files and folders; a folder arrives under its own name, and DIR/. stands for its contents
     #[arg(required = true, value_name = "FILE")]
@@ -69,6 +77,13 @@ pub(crate) struct Args {
     /// by size and time
     #[arg(short, long)]
     checksum: bool,
+    /// Remove the files and links that the receiver has, when the batch is complete; folders stay
+    #[arg(long)]
+    remove_source_files: bool,
+    /// How long to try again where a receiver that was there is gone, without progress: when it is
+    /// started again, the batch goes on. 0 ends at once
+    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
+    retry: Duration,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
@@ -93,21 +108,29 @@ async fn send(args: Args, details: bool) -> Result<Exit> {
     rails_transfer::check(&args.files).context("nothing was sent")?;
     let remotes = Remotes::of("--to", &args.to).await?.limited("--to", args.striping.max_addresses());
     let end = Endpoint::calling(&remotes, args.from.as_ref(), &args.placement, options)?.striping(&args.striping)?;
-    let (call, paired) = end.call(&remotes, &Request::Files, &mut stop).await?;
-    if args.explain {
-        print::note(format_args!("{paired}"));
-    }
     let progress = Arc::new(Progress::new(args.quiet, details));
-    let way = Way { session: call.session, control: call.control.into_stream() };
-    let compare = if args.checksum { Compare::Digests } else { Compare::Times };
-    let options = SendOptions::new().compare(compare).filter(args.filter.0);
-    let batch = batch::send(&end, way, args.files, options, progress.clone(), stop).await;
+    let tally = Arc::new(Tally::new(progress.clone()));
+    let sent = until_through(&args, &end, &remotes, &tally, &mut stop).await;
     progress.clear();
-    let mut batch = batch?;
-    batch.side = batch.side.explained(|rail| paired.why_unused(rail));
+    let interrupted = |signal: Signal| {
+        let unfinished = progress.unfinished();
+        print::note(format_args!(
+            "interrupted after {:.1} s{}; the receiver keeps the bytes it has, and the same command goes on from there",
+            tally.time().as_secs_f64(),
+            if unfinished.is_empty() { String::new() } else { format!(", in {}", unfinished.join(", ")) }
+        ));
+        Ok(Exit::Signal(signal))
+    };
+    let batch = match sent {
+        Ok(batch) => batch,
+        Err(error) => match error.downcast_ref() {
+            Some(Stopped(signal)) if tally.has_begun() => return interrupted(*signal),
+            _ => return Err(error),
+        },
+    };
     match &batch.summary {
         Ok(summary) => {
-            let complete = report::sent(&batch, summary, details)?;
+            let complete = report::sent(&batch, summary, tally.begun_again(), details)?;
             let left_out = !summary.skipped.is_empty() && !args.allow_skipped;
             Ok(match (complete, left_out) {
                 (false, _) => Exit::Failed,
@@ -115,14 +138,58 @@ async fn send(args: Args, details: bool) -> Result<Exit> {
                 (true, false) => Exit::Done,
             })
         }
-        Err(signal) => {
-            let unfinished = progress.unfinished();
-            print::note(format_args!(
-                "interrupted after {:.1} s{}; the receiver keeps the bytes it has, and the same command goes on from there",
-                batch.seconds(),
-                if unfinished.is_empty() { String::new() } else { format!(", in {}", unfinished.join(", ")) }
-            ));
-            Ok(Exit::Signal(*signal))
-        }
+        Err(signal) => interrupted(*signal),
     }
+}
+
+/// Sends the batch, and sends it again as long as `--retry` lets it when its receiver goes away.
+async fn until_through(
+    args: &Args,
+    end: &Endpoint,
+    remotes: &Remotes,
+    tally: &Arc<Tally>,
+    stop: &mut Stop,
+) -> Result<Batch<SendSummary>> {
+    let request = Request::Files { batch: Token::random().context("no random numbers")? };
+    let mut retry = Retry::new(args.retry);
+    loop {
+        let error = match once(args, end, remotes, &request, &mut retry, tally, stop).await {
+            Ok(mut batch) => {
+                tally.complete(&mut batch);
+                return Ok(batch);
+            }
+            Err(error) => error,
+        };
+        let pause = retry.failed(Instant::now(), error, tally.take_progress())?;
+        stop.or(async {
+            sleep(pause).await;
+            Ok(())
+        })
+        .await?;
+    }
+}
+
+/// Tries once to send the batch.
+async fn once(
+    args: &Args,
+    end: &Endpoint,
+    remotes: &Remotes,
+    request: &Request,
+    retry: &mut Retry,
+    tally: &Arc<Tally>,
+    stop: &mut Stop,
+) -> Result<Batch<SendSummary>> {
+    let (call, paired) = end.call(remotes, request, stop).await?;
+    if args.explain {
+        print::note(format_args!("{paired}"));
+    }
+    retry.begun();
+    tally.begin();
+    let way = Way { session: call.session, control: call.control.into_stream() };
+    let compare = if args.checksum { Compare::Digests } else { Compare::Times };
+    let options =
+        SendOptions::new().compare(compare).filter(args.filter.0.clone()).remove_sources(args.remove_source_files);
+    let mut batch = batch::send(end, way, args.files.clone(), options, tally.clone(), stop.clone()).await?;
+    batch.side = batch.side.explained(|rail| paired.why_unused(rail));
+    Ok(batch)
 }

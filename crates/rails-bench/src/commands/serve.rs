@@ -103,7 +103,7 @@ impl Server<'_> {
         let (peer, waits, company) = (guest.session.peer_addr(), guest.waits.clone(), guest.company.clone());
         let served = tokio::select! {
             served = stop.or(self.work(&mut guest)) => served,
-            () = waits.last(limit, || company.waiting() > 0) => Err(GaveWay { peer, limit }.into()),
+            () = waits.last(limit, || company.waiting() > 0) => Err(GaveWay::Stalled { peer, limit }.into()),
         };
         guest.end(&served).await;
         served
@@ -112,7 +112,7 @@ impl Server<'_> {
     async fn work(self, guest: &mut Guest) -> Result<Exit> {
         let Endpoint { topology, rails, options, .. } = self.endpoint;
         let (received, is_plain) = match guest.request.clone() {
-            Request::Files => unreachable!("a host that serves hears no senders of files"),
+            Request::Files { .. } => unreachable!("a host that serves hears no senders of files"),
             Request::Echo { over } => {
                 let answered = ping::answer(guest, over, self.args.application, rails, || self.listeners(over)).await?;
                 print::note(format_args!("answered {answered} messages"));

@@ -184,16 +184,21 @@ pub(crate) fn fuzz(bytes: &[u8]) {
 /// For [`crate::fuzzing`].
 #[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz_seeds() -> Vec<Vec<u8>> {
-    use super::{Carrier, Watch};
+    use super::{Carrier, Token, Watch};
+    let batch = Token::from_bytes([7; Token::LEN]);
     let over = Carrier::Plain { flows: 2 };
     let watch = Watch { interval_us: Some(20_000), check: true };
-    let requests =
-        [Request::Files, Request::Count { over, watch }, Request::Echo { over: Carrier::Mptcp }, Request::Probe];
+    let requests = [
+        Request::Files { batch },
+        Request::Count { over, watch },
+        Request::Echo { over: Carrier::Mptcp },
+        Request::Probe,
+    ];
     requests.iter().map(|request| [&greeting()[..], &frame(request)].concat()).collect()
 }
 
 const MAGIC: &[u8; 8] = b"BENCH-TO";
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 const GREETING_LEN: usize = 10;
 /// The limit on a request, in bytes.
 pub(super) const MAX_REQUEST: usize = 1 << 10;
@@ -203,7 +208,7 @@ pub(super) const MAX_REPLY: usize = 4 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::{Carrier, Reply, Watch};
+    use crate::conversation::{Carrier, Reply, Token, Watch};
     use tokio::io::{duplex, split};
 
     #[tokio::test]
@@ -240,13 +245,18 @@ mod tests {
             control.hear::<Request>(MAX_REQUEST).await
         };
         let said = |words: &[u8]| [&greeting()[..], &(words.len() as u32).to_le_bytes(), words].concat();
-        assert_eq!(heard(&said(b"\"files\"")).await.unwrap(), Request::Files);
+        assert_eq!(heard(&said(b"\"probe\"")).await.unwrap(), Request::Probe);
+        let batch = Token::from_bytes([7; Token::LEN]);
+        let files = serde_json::to_vec(&Request::Files { batch }).unwrap();
+        assert_eq!(heard(&said(&files)).await.unwrap(), Request::Files { batch });
+        let unnamed = heard(&said(b"\"files\"")).await;
+        assert!(matches!(unnamed, Err(ConversationError::Unreadable(_))), "{unnamed:?}");
         assert!(matches!(heard(b"BENCH-TO\x02\x01").await, Err(ConversationError::Version(0x102))));
         assert!(matches!(heard(b"RAILS-FT\x04\x00").await, Err(ConversationError::Foreign)));
         assert!(matches!(heard(b"GET /").await, Err(ConversationError::Cut(_))));
         assert!(matches!(heard(&said(b"\"fish\"")).await, Err(ConversationError::Unreadable(_))));
         assert!(matches!(heard(&said(&[b' '; 2000])).await, Err(ConversationError::TooLong { length: 2000, .. })));
-        let cut = said(b"\"files\"");
+        let cut = said(b"\"probe\"");
         assert!(matches!(heard(&cut[..cut.len() - 1]).await, Err(ConversationError::Cut(_))));
         let huge = [&greeting()[..], &u32::MAX.to_le_bytes()].concat();
         assert!(matches!(heard(&huge).await, Err(ConversationError::TooLong { .. })));

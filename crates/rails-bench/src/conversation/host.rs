@@ -38,6 +38,7 @@ pub(crate) struct Host {
     callers: mpsc::Receiver<Result<Caller, ListenerClosed>>,
     company: Arc<Company>,
     messages: Claims<MultiRailMessages>,
+    batches: Batches,
     over: watch::Sender<bool>,
     accepting: JoinHandle<()>,
 }
@@ -63,9 +64,15 @@ pub(crate) struct Guest {
     pub(crate) company: Arc<Company>,
     /// The streams of messages that belong to conversations.
     pub(crate) messages: Claims<MultiRailMessages>,
+    /// The batches that are received.
+    pub(crate) batches: Batches,
     /// The waits for the caller.
     pub(crate) waits: Arc<Waits>,
 }
+
+/// The batches that are received, by their names. One whose sender begins it again is told by a
+/// sender that it drops at its own end.
+pub(crate) type Batches = Claims<oneshot::Sender<()>>;
 
 /// The callers of an end.
 #[derive(Debug, Default)]
@@ -113,11 +120,18 @@ impl Host {
     pub(crate) fn of(listener: MultiRailListener, role: Role) -> Self {
         let (queue, callers) = mpsc::channel(MAX_WAITING);
         let (over, is_over) = watch::channel(false);
-        let messages = Claims::default();
+        let (messages, batches) = (Claims::default(), Batches::default());
         let company = Arc::<Company>::default();
-        let hearer = Hearer { role, queue, company: company.clone(), messages: messages.clone(), over: is_over };
+        let hearer = Hearer {
+            role,
+            queue,
+            company: company.clone(),
+            messages: messages.clone(),
+            batches: batches.clone(),
+            over: is_over,
+        };
         let accepting = tokio::spawn(hearer.accept(listener));
-        Self { role, callers, company, messages, over, accepting }
+        Self { role, callers, company, messages, batches, over, accepting }
     }
 
     /// Serves callers, up to a signal, or one. `work` serves one caller, and ends its session.
@@ -144,11 +158,11 @@ impl Host {
                 caller = self.callers.recv() => match caller {
                     Some(Ok(caller)) => {
                         let waiting = self.company.clone().seat(caller, &places, self.over.subscribe(), stop.clone());
-                        let (work, messages) = (&work, self.messages.clone());
+                        let (work, messages, batches) = (&work, self.messages.clone(), self.batches.clone());
                         serving.push(async move {
                             let Seated { caller: Caller { session, control, request }, presence, _place } = waiting.await?;
                             let (company, waits) = (presence.0.clone(), Arc::new(Waits::new()));
-                            work(Guest { session, control, request, company, messages, waits }).await
+                            work(Guest { session, control, request, company, messages, batches, waits }).await
                         });
                     }
                     Some(Err(closed)) => break Err(closed.into()),
@@ -312,6 +326,7 @@ struct Hearer {
     queue: mpsc::Sender<Result<Caller, ListenerClosed>>,
     company: Arc<Company>,
     messages: Claims<MultiRailMessages>,
+    batches: Batches,
     over: watch::Receiver<bool>,
 }
 
@@ -386,7 +401,12 @@ impl Hearer {
                     Ok(()) = evicted => Err((Parting::Silent, None)),
                 };
                 match heard {
-                    Ok((control, request)) => self.enqueue(Caller { session, control, request }).await,
+                    Ok((control, request)) => {
+                        if let Request::Files { batch } = request {
+                            self.end_earlier(batch).await;
+                        }
+                        self.enqueue(Caller { session, control, request }).await;
+                    }
                     Err((parting, error)) => {
                         if let Some(error) = error {
                             explain_seldom(&error.helped());
@@ -408,6 +428,20 @@ impl Hearer {
                 }
                 Ok(()) = evicted => {}
             },
+        }
+    }
+
+    /// Ends the batch of that name if it is still received, and waits for its end. Its sender has
+    /// lost it and begins it again, while this end may not know yet: the parts of its files are
+    /// locked, and perhaps it has the last place.
+    async fn end_earlier(&self, batch: Token) {
+        let (ended, end) = oneshot::channel();
+        if self.batches.hand(batch, ended).is_ok() {
+            tokio::select! {
+                // It never gives a value: it is dropped.
+                _ = end => {}
+                () = is_over(self.over.clone()) => {}
+            }
         }
     }
 

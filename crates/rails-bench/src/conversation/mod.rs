@@ -22,8 +22,8 @@ use std::{fmt, time::Duration};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
-    /// `send`: take a batch of files.
-    Files,
+    /// `send`: take a batch of files. A sender that begins a batch again names it as before.
+    Files { batch: Token },
     /// `stream`: count the bytes that come.
     Count { over: Carrier, watch: Watch },
     /// `stream --ping`: send messages back.
@@ -107,7 +107,7 @@ impl Request {
     /// The command that does it.
     pub(crate) fn role(&self) -> Role {
         match self {
-            Self::Files => Role::Receive,
+            Self::Files { .. } => Role::Receive,
             Self::Count { .. } | Self::Echo { .. } | Self::Probe => Role::Serve,
         }
     }
@@ -145,7 +145,7 @@ impl Watch {
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Files => "send",
+            Self::Files { .. } => "send",
             Self::Count { .. } => "stream",
             Self::Echo { .. } => "stream --ping",
             Self::Probe => "probe",

@@ -8,7 +8,7 @@ use anyhow::Result;
 #[cfg(feature = "cli")]
 pub(crate) use network::{
     Address, LaneArgs, Paired, Remotes, StreamArgs, StripingArgs, addresses_of, help_for_listener, idle_timeout,
-    say_listening, socket, sockets,
+    say_listening, seconds, socket, sockets,
 };
 use rails_multirail::{RailPlan, RailRequest, Rails, StreamOptions};
 use rails_topo::Topology;

@@ -15,15 +15,20 @@ use rails_multirail::Policy;
 use rails_transfer::{How, ReceiveSummary, SendSummary};
 use std::time::Duration;
 
-/// Prints the result of sending. Returns whether everything arrived.
-pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, details: bool) -> Result<bool> {
+/// Prints the result of sending, for which the batch was begun again so many times. Returns whether
+/// everything arrived.
+pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, begun_again: u32, details: bool) -> Result<bool> {
     let unchanged = summary.files.iter().filter(|file| file.how == How::AlreadyThere).count();
-    let counts = format!(
+    let mut counts = format!(
         "files: {} sent, {unchanged} unchanged, {} left out, {} failed",
         summary.files.len() - unchanged,
         summary.skipped.len(),
         summary.failures.len()
     );
+    if begun_again > 0 {
+        let times = if begun_again == 1 { "once" } else { &format!("{begun_again} times") };
+        counts += &format!("\nbegun again: {times}; the table below tells of the last time alone");
+    }
     for lacking in &summary.lacking {
         print::note(format_args!("warning: receiver: {lacking}"));
     }

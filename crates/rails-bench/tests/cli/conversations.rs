@@ -121,7 +121,7 @@ fn a_listener_that_is_something_else_is_named() {
         let (mut answer, mut asked) = session.accept_bi().await.unwrap();
         let mut greeting = [0; 10];
         asked.read_exact(&mut greeting).await.unwrap();
-        assert_eq!(&greeting, b"BENCH-TO\x02\x00");
+        assert_eq!(&greeting, b"BENCH-TO\x03\x00");
         answer.write_all(b"BENCH-TO\x09\x00").await.unwrap();
         let (code, _, said) = finish_within(child, &lines, PROMPT);
         assert_eq!(code, 1, "{said}");
@@ -174,7 +174,7 @@ fn a_receiver_of_one_has_the_others_wait() {
     fs::File::create(&large).unwrap().set_len(64 << 30).unwrap();
     fs::write(&small, pattern(100_000, 8)).unwrap();
     let inbox = folder.path().join("inbox");
-    let send = |file, to: &str| start(rails_bench(["send", text(file), "--insecure", "--to", to]));
+    let send = |file, to: &str| start(rails_bench(["send", text(file), "--insecure", "--retry", "0", "--to", to]));
     // The sender that waits is served when the other has gone.
     let receiver = Receiver::start(&inbox, ["--insecure", "--parallel", "1"]);
     let first = send(&large, &receiver.addresses);

@@ -39,7 +39,8 @@ fn interrupted_receiver_says_what_is_left() {
     let (inbox, file) = (folder.path().join("inbox"), folder.path().join("large"));
     fs::write(&file, pattern(256 << 20, 5)).unwrap();
     let receiver = Receiver::start(&inbox, ["--insecure"]);
-    let (sender, lines) = start(rails_bench(["send", text(&file), "--to", &receiver.addresses, "--insecure"]));
+    let send = ["send", text(&file), "--to", &receiver.addresses, "--insecure", "--retry", "0"];
+    let (sender, lines) = start(rails_bench(send));
     wait_for_size(&inbox.join(".large.rails-part"), 1 << 20);
     interrupt(receiver.id());
     let (code, _, said) = receiver.finish();
@@ -119,7 +120,7 @@ fn a_signal_ends_a_transfer_at_both_ends_at_once() {
     for ends in [Ends::Calling, Ends::Listening] {
         for what in SIGNALS {
             let _ = fs::remove_dir_all(&inbox);
-            let pair = Pair::start(&listening, &["send", text(&file), "--to"]);
+            let pair = Pair::start(&listening, &["send", text(&file), "--retry", "0", "--to"]);
             wait_for_size(&inbox.join(".large.rails-part"), 1 << 20);
             pair.end_one_and_expect_the_other_to_hear(ends, what);
         }
@@ -184,7 +185,10 @@ fn a_signal_ends_a_receiver_that_reads_a_large_file() {
     for file in [&file, &there] {
         fs::File::create(file).unwrap().set_len(64 << 30).unwrap();
     }
-    let pair = Pair::start(&["recv", "--once", "--into", text(&inbox), "--listen"], &["send", text(&file), "--to"]);
+    let pair = Pair::start(
+        &["recv", "--once", "--into", text(&inbox), "--listen"],
+        &["send", text(&file), "--retry", "0", "--to"],
+    );
     wait_until_open(pair.listening.0.id(), &there);
     pair.end_one_and_expect_the_other_to_hear(Ends::Listening, Signal::SIGTERM);
 }

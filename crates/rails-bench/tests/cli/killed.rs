@@ -16,8 +16,8 @@ const BOUND: Duration = Duration::from_secs(30);
 /// Given to both sides: how streams are kept, and the rate of lanes of Celeritas.
 const STREAM: &[&str] = &["--insecure", "--rate", "400mbit"];
 /// The sender would wait for silence much longer than the test waits: the kernel of the killed
-/// receiver tells it.
-const SENDER: &[&str] = &["--outage-limit", "600"];
+/// receiver tells it. It waits for no other receiver.
+const SENDER: &[&str] = &["--outage-limit", "600", "--retry", "0"];
 /// The receiver, which dials no peer, waits for the sender until its limit.
 const RECEIVER: &[&str] = &["--outage-limit", "2"];
 /// The moments of each side, where `RAILS_RUNS` says nothing: a moment takes a second or two.

@@ -21,6 +21,7 @@ mod package_files;
 mod pairing;
 
 mod refusals;
+mod retried;
 mod run;
 mod sandboxed;
 mod soak;

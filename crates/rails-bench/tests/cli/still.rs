@@ -21,7 +21,9 @@ fn a_batch_that_stands_still_gives_way_to_another() {
     fs::File::create(&large).unwrap().set_len(64 << 30).unwrap();
     fs::write(&small, pattern(100_000, 8)).unwrap();
     let receiver = Receiver::start(&inbox, ["--insecure", "--idle-timeout", "0.2", "--parallel", "1"]);
-    let send = |file: &Path| start(rails_bench(["send", text(file), "--to", &receiver.addresses, "--insecure"]));
+    let send = |file: &Path| {
+        start(rails_bench(["send", text(file), "--to", &receiver.addresses, "--insecure", "--retry", "0"]))
+    };
     let (stopped, said) = send(&large);
     wait_for_size(&inbox.join(".large.rails-part"), 1 << 20);
     signal(stopped.id(), Signal::SIGSTOP);
@@ -37,7 +39,7 @@ fn a_batch_that_stands_still_gives_way_to_another() {
 }
 
 /// Starts the program in a namespace.
-fn start_in(namespace: &Namespace, arguments: &[&str]) -> Program {
+pub(crate) fn start_in(namespace: &Namespace, arguments: &[&str]) -> Program {
     let program = rails_bench(arguments.iter().copied());
     let mut command = namespace.command(program.get_program());
     command.args(program.get_args()).env_remove("RAILS_SECRET").env("XDG_CONFIG_HOME", "/nonexistent");

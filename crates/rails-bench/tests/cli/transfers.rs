@@ -212,7 +212,8 @@ fn bytes_of_a_killed_receiver_are_not_resent() {
     let part = inbox.join(".large.rails-part");
 
     let receiver = Receiver::start(&inbox, ["--insecure"]);
-    let (sender, lines) = start(rails_bench(["send", text(&file), "--to", &receiver.addresses, "--insecure"]));
+    let send = ["send", text(&file), "--to", &receiver.addresses, "--insecure", "--retry", "0"];
+    let (sender, lines) = start(rails_bench(send));
     wait_for_size(&part, 1 << 20);
     receiver.kill();
     let (code, _, said) = finish(sender, &lines);
@@ -288,11 +289,21 @@ fn patterns_leave_entries_out() {
     assert_eq!(wrong.status.code(), Some(2), "{}", stderr(&wrong));
     assert!(stderr(&wrong).contains("the pattern `[a` is wrong"), "{}", stderr(&wrong));
 
-    let sent = run(send.into_iter().chain(["--include", "small", "--exclude", "below/*", "--exclude", "/tree/l*"]));
+    let sent = run(send.into_iter().chain([
+        "--include",
+        "small",
+        "--exclude",
+        "below/*",
+        "--exclude",
+        "/tree/l*",
+        "--remove-source-files",
+    ]));
     assert_eq!(sent.status.code(), Some(0), "{}", stderr(&sent));
     assert!(stdout(&sent).contains("files: 2 sent, 0 unchanged, 0 left out"), "{}", stdout(&sent));
     assert!(inbox.join("tree/below/small").exists() && inbox.join("tree/empty").exists());
     assert!(!inbox.join("tree/large").exists());
+    assert!(source.join("large").exists() && source.join("below").exists());
+    assert!(!source.join("empty").exists() && !source.join("below/small").exists());
     assert_eq!(receiver.finish().0, 0);
 }
 

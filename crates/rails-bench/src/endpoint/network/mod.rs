@@ -223,8 +223,11 @@ fn say_skipped(topology: &Topology, rejected: &[RejectedNic]) {
     }
 }
 
-/// A time in seconds that may be none.
-fn seconds(text: &str) -> Result<Duration> {
+/// Reads a time in seconds that may be none.
+///
+/// # Errors
+/// The bounds, if it is beyond them.
+pub(crate) fn seconds(text: &str) -> Result<Duration> {
     let seconds: f64 = text.parse()?;
     ensure!((0.0..=86_400.0).contains(&seconds), "it is from 0 to 86400, which is a day");
     Ok(Duration::from_secs_f64(seconds))

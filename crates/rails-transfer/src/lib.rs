@@ -80,19 +80,19 @@
 //!
 //! # Limits
 //! A copy keeps symbolic links as they are, holes, the time of the last change, and the mode: nine
-//! bits, and a folder's sticky bit. Special files are left out. Times of access, owners, set-user-id
-//! and set-group-id bits, extended attributes, access lists and hard links (each name becomes a file
-//! of its own) are not kept. The streams, not this crate, encrypt and authenticate. A file that
-//! grows past RLIMIT_FSIZE fails by its name in a process that handles or ignores SIGXFSZ; the
-//! kernel ends any other. Linux only.
+//! bits, and a folder's sticky bit. Special files are left out. Times of access, owners,
+//! set-user-id and set-group-id bits, extended attributes, access lists and hard links (each name
+//! becomes a file of its own) are not kept. The streams, not this crate, encrypt and authenticate.
+//! A file that grows past RLIMIT_FSIZE fails by its name in a process that handles or ignores
+//! SIGXFSZ; the kernel ends any other. Linux only.
 //!
 //! [`protocol`] draws the protocol byte by byte.
 //!
 //! # Map
 //! `path`, `meta`, `reason` and `message` are the vocabulary, `codec` its bytes, `frame` and `wire`
-//! the framing, `proto` the two state machines (no I/O), `plan`, `filter` and `source` the sender's files,
-//! `store` the receiver's, `calls` the system calls that may be refused, `streams` the further
-//! streams, `sender` and `receiver` the drivers, `thread` their threads.
+//! the framing, `proto` the two state machines (no I/O), `plan`, `filter` and `source` the sender's
+//! files, `store` the receiver's, `calls` the system calls that may be refused, `streams` the
+//! further streams, `sender` and `receiver` the drivers, `thread` their threads.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

@@ -35,7 +35,8 @@ use tokio::{
 ///
 /// A file arrives under its name, a folder under its name with its contents; a source that ends in
 /// `.` or `..` stands for its contents. A link named as a source is followed; one below a
-/// source arrives as a link, and special files are left out and reported. The stream is shut down at the end.
+/// source arrives as a link, and special files are left out and reported. The stream is shut down
+/// at the end.
 ///
 /// No runtime is needed beyond the one that `stream` needs. When the future is dropped, the
 /// transfer is cut, and a later one continues from there. There is no time limit: the stream's

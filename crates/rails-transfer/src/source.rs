@@ -59,8 +59,8 @@ impl Jobs {
     }
 }
 
-/// What a reader finds: `Keep`; or `Start`, and behind the blocks and holes `Finish`. In place of `Keep` and
-/// of `Finish`, at any time, `Changed` or `Failed`.
+/// What a reader finds: `Keep`; or `Start`, and behind the blocks and holes `Finish`. In place of
+/// `Keep` and of `Finish`, at any time, `Changed` or `Failed`.
 #[derive(Debug)]
 pub(crate) enum Event {
     Start {

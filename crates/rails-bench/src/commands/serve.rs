@@ -32,7 +32,7 @@ use std::{net::SocketAddr, time::Duration};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Address of each lane to listen on: IP or host, with `:PORT` if it is not 7575; port 0 takes
-    /// any. 0.0.0.0 and [::] stand for a rail on each NIC, as `plan --rails auto` chooses them
+    /// any. `0.0.0.0` and `[::]` stand for a rail on each NIC, as `plan --rails auto` chooses them
     #[arg(long, value_name = "ADDR", value_delimiter = ',', required = true)]
     listen: Vec<Address>,
     /// End after one measurement

@@ -187,7 +187,7 @@ fn a_signal_ends_a_receiver_that_reads_a_large_file() {
     }
     let pair = Pair::start(
         &["recv", "--once", "--into", text(&inbox), "--listen"],
-        &["send", text(&file), "--retry", "0", "--to"],
+        &["send", text(&file), "--checksum", "--retry", "0", "--to"],
     );
     wait_until_open(pair.listening.0.id(), &there);
     pair.end_one_and_expect_the_other_to_hear(Ends::Listening, Signal::SIGTERM);

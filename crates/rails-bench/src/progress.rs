@@ -73,6 +73,7 @@ impl Progress {
     }
 
     /// Begins another try of the same batch.
+    #[cfg(feature = "cli")]
     pub(crate) fn begin_again(&self) {
         self.open().clear();
         self.bar.reset();

@@ -23,8 +23,10 @@ struct Work {
     tries: u32,
     /// Whether the try under way has moved bytes or settled an entry.
     progressed: bool,
-    /// The bytes that were sent.
-    bytes: u64,
+    /// The bytes that moved in earlier tries, and in the one under way. Those of holes count, as
+    /// an [`Observer`] is not told that they were not sent.
+    bytes_earlier: u64,
+    bytes_now: u64,
     /// The files of which bytes were sent, and the offset of the first.
     started: HashMap<RelPath, u64>,
 }
@@ -40,6 +42,7 @@ impl Tally {
         let mut work = self.work();
         work.begun.get_or_insert_with(Instant::now);
         work.tries += 1;
+        work.bytes_earlier += std::mem::take(&mut work.bytes_now);
         self.progress.begin_again();
     }
 
@@ -71,7 +74,7 @@ impl Tally {
         batch.time = self.time();
         let work = self.work();
         let Ok(summary) = &mut batch.summary else { return };
-        summary.bytes_sent = work.bytes;
+        summary.bytes_sent += work.bytes_earlier;
         for file in summary.files.iter_mut().filter(|file| file.how == How::AlreadyThere) {
             if let Some(resumed_at) = work.started.get(&file.path) {
                 file.how = How::Sent { resumed_at: *resumed_at };
@@ -100,7 +103,7 @@ impl Observer for Tally {
 
     fn moved(&self, path: &RelPath, bytes: u64) {
         let mut work = self.work();
-        work.bytes += bytes;
+        work.bytes_now += bytes;
         work.progressed = true;
         drop(work);
         self.progress.moved(path, bytes);

@@ -146,32 +146,34 @@ impl Guarantees {
     }
 
     /// Puts the bytes of several files on disk, together if that is quicker.
-    pub(crate) fn sync_several(&self, files: &[&File], doing: &'static str) -> Vec<Result<(), Reason>> {
-        let of = |file: &File| file.metadata().ok().map(|metadata| metadata.dev());
-        let devices: Vec<_> = files.iter().map(|file| of(file)).collect();
-        let is_together = |device: Option<u64>| {
-            device.is_some() && devices.iter().filter(|other| **other == device).count() >= MIN_TOGETHER
-        };
-        let mut done = Vec::new();
-        for (file, &device) in files.iter().zip(&devices) {
-            if is_together(device) && !done.contains(&device) && !self.is_slow.load(Relaxed) {
-                let began = Instant::now();
-                if (self.calls.sync_all)(file).is_ok() {
-                    done.push(device);
-                } else {
-                    // Each file's own call tells which have failed.
-                    self.is_slow.store(true, Relaxed);
-                }
-                if began.elapsed() > SLOW {
-                    self.is_slow.store(true, Relaxed);
-                }
-            }
+    ///
+    /// `root` is a handle on their file system that is older than their bytes: syncfs(2) tells of
+    /// the failures since it was opened. Files of other file systems are put on disk one by one.
+    pub(crate) fn sync_several(
+        &self,
+        root: Option<&File>,
+        files: &[&File],
+        doing: &'static str,
+    ) -> Vec<Result<(), Reason>> {
+        let device = |file: &File| file.metadata().ok().map(|metadata| metadata.dev());
+        let common = root.and_then(device);
+        let is_of_root: Vec<bool> = files.iter().map(|file| common.is_some() && device(file) == common).collect();
+        let count = is_of_root.iter().filter(|is_of_root| **is_of_root).count();
+        let mut are_done = false;
+        if let Some(root) = root
+            && count >= MIN_TOGETHER
+            && !self.is_slow.load(Relaxed)
+        {
+            let began = Instant::now();
+            // Where it fails, each file's own call tells whether that concerns it.
+            are_done = (self.calls.sync_all)(root).is_ok();
+            self.is_slow.fetch_or(!are_done || began.elapsed() > SLOW, Relaxed);
         }
-        let alone = |(file, device): (&&File, &Option<u64>)| match done.contains(device) {
+        let done = |(file, is_of_root): (&&File, bool)| match are_done && is_of_root {
             true => Ok(()),
             false => self.sync(file, doing),
         };
-        files.iter().zip(&devices).map(alone).collect()
+        files.iter().zip(is_of_root).map(done).collect()
     }
 
     /// Gives a file or folder its mode, and reads the mode back.
@@ -289,11 +291,12 @@ fn set_record_lock(file: &File, kind: libc::c_int) -> io::Result<()> {
     Ok(())
 }
 
-/// So many files are put on disk together; fewer one by one.
-const MIN_TOGETHER: usize = 4;
+/// So many files are put on disk together, with whatever others have written there; fewer one by
+/// one.
+const MIN_TOGETHER: usize = 16;
 /// Longer than a file system takes to be put on disk if nobody else writes much there: a batch of
 /// small files takes tens of milliseconds.
-const SLOW: Duration = Duration::from_secs(1);
+const SLOW: Duration = Duration::from_millis(250);
 
 /// The failure of a file that another receiver writes.
 pub(crate) const BUSY: &str = "receiver: another transfer is writing this file";

@@ -3,13 +3,14 @@
 use crate::path::RelPath;
 use glob::{MatchOptions, Pattern};
 
-/// Patterns of the entries that a batch leaves out, and of exceptions, with rsync's meanings. The
+/// Patterns of the entries that a batch leaves out, and of exceptions, as rsync has them. The
 /// first pattern that an entry matches decides; an entry that matches none is sent.
 ///
 /// A pattern is matched against the path below the receiving folder. One that begins with `/` is
 /// matched from there on, one with a `/` inside against the last components, any other against the
 /// name. One that ends in `/` matches folders alone. `*` and `?` stand for any characters but `/`,
-/// `**` for any number of folders. A folder that is left out is not listed.
+/// `[ab]` for one of these, `[!ab]` for any other, `**` for any number of folders. A folder that is
+/// left out is not listed.
 ///
 /// # Example
 /// ```
@@ -67,6 +68,12 @@ impl Filter {
         let (name, of_folders) = pattern.strip_suffix('/').map_or((pattern, false), |name| (name, true));
         if name.is_empty() {
             return Err(wrong("it names nothing".to_owned()));
+        }
+        // Other programs' patterns have these, and they would match something else here.
+        if let Some(foreign) = ["\\", "[^", "[[:"].into_iter().find(|foreign| name.contains(foreign)) {
+            return Err(wrong(format!(
+                "it has `{foreign}`; a bracket stands for any of its characters, [!x] for any other"
+            )));
         }
         let whole = match name.strip_prefix('/') {
             Some(anchored) => anchored.to_owned(),
@@ -130,7 +137,7 @@ mod tests {
 
     #[test]
     fn wrong_patterns_are_named() {
-        for pattern in ["", "/", "[a", "a**b"] {
+        for pattern in ["", "/", "[a", "a**b", "[^a]", "\\*", "[[:alpha:]]"] {
             let error = Filter::new().exclude(pattern).unwrap_err().to_string();
             assert!(error.starts_with(&format!("the pattern `{pattern}` is wrong: ")), "{error}");
         }

@@ -75,7 +75,7 @@
 //!   demand. The copy then goes on, and names each missing [`Guarantee`] once
 //!   ([`ReceiveSummary::lacking`]); [`ReceiveOptions::strict`] fails the file instead.
 //! - Memory is bounded against any peer: a frame's length is checked before memory is taken for it,
-//!   at most 256 entries are open at a time, and no more streams than the receiver has threads for.
+//!   at most 128 entries are open at a time, and no more streams than the receiver has threads for.
 //!   Only the sender's own list of files grows.
 //!
 //! # Limits

@@ -67,8 +67,9 @@ pub(crate) struct Offer {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Compare {
-    /// The size and the time of the last change, to the nanosecond: neither end reads such a file.
-    /// One of the same size and another time is compared by its digest.
+    /// The size and the time of the last change, to the nanosecond: neither end reads such a file,
+    /// unless a part of it is left from an earlier run. One of the same size and another time is
+    /// compared by its digest.
     #[default]
     Times,
     /// The size and the BLAKE3: both ends read the file.

@@ -83,6 +83,14 @@ impl RelPath {
     }
 }
 
+impl RelPath {
+    /// The temporary name of a link that takes the place of a file. No file's part has it.
+    pub(crate) fn link_name(&self) -> OsString {
+        let digest = blake3::keyed_hash(LINKS, self.name().as_bytes());
+        OsString::from_vec([b".", digest.to_hex().as_bytes(), LONG_PART_SUFFIX].concat())
+    }
+}
+
 /// As [`Printable`].
 impl fmt::Display for RelPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -220,6 +228,8 @@ const MAX_LINK: usize = MAX_PATH - 1;
 /// Deep enough for every real tree; the bound keeps a peer from having thousands of folders opened
 /// for one path.
 const MAX_DEPTH: usize = 256;
+/// Keeps the temporary names of links apart from those of files.
+const LINKS: &[u8; 32] = b"rails-transfer: names of links  ";
 const PART_SUFFIX: &[u8] = b".rails-part";
 const LONG_PART_SUFFIX: &[u8] = b".rails-part-long";
 

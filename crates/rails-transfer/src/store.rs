@@ -27,14 +27,18 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 /// The receiving folder.
 pub(crate) struct Store {
     root: Dir,
-    /// The folder of the last entry, by its path below the root: most entries have the folder of
-    /// the one before.
-    last: Mutex<Option<(PathBuf, Arc<Dir>)>>,
+    /// The root, as it was opened before anything was written below it; `None` if it may not be
+    /// listed.
+    oldest: Option<File>,
+    /// The folder of the last entry, by its path below the root, and when it was opened: most
+    /// entries have the folder of the one before.
+    last: Mutex<Option<(PathBuf, Arc<Dir>, Instant)>>,
     /// The guarantees of the file systems below the folder.
     pub(crate) guarantees: Guarantees,
 }
@@ -57,9 +61,22 @@ pub(crate) struct Incoming {
     part_name: OsString,
     /// The properties that the file will have.
     meta: Meta,
-    /// The file under the final name, if it may be equal.
-    whole: Option<File>,
+    /// The file under the final name, if it may be equal: as it was when it had been read. It is
+    /// not kept open, because many files are offered at a time.
+    whole: Option<Stamp>,
     part: Option<Part>,
+}
+
+/// Properties of a file that change with its bytes: device, inode, size, and the times of the last
+/// changes of its bytes and of anything else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp(u64, u64, u64, (i64, i64), (i64, i64));
+
+impl Stamp {
+    fn of(file: &Metadata) -> Self {
+        let (modified, changed) = ((file.mtime(), file.mtime_nsec()), (file.ctime(), file.ctime_nsec()));
+        Self(file.dev(), file.ino(), file.len(), modified, changed)
+    }
 }
 
 /// The unfinished file, locked until it is dropped.
@@ -75,13 +92,20 @@ impl Store {
     pub(crate) fn open(into: &Path, guarantees: Guarantees) -> io::Result<Self> {
         make_folder(into)?;
         let root = Dir::open_ambient_dir(into, ambient_authority())?;
-        Ok(Self { root, last: Mutex::default(), guarantees })
+        let oldest = root.open(".").map(cap_std::fs::File::into_std).ok();
+        Ok(Self { root, oldest, last: Mutex::default(), guarantees })
     }
 
     /// Makes a folder, private to this user until it is sealed; an existing one stays as it is.
     pub(crate) fn make_folder(&self, path: &RelPath) -> Result<(), Reason> {
         let above = self.folder_of(path)?;
-        let made = inside(&above, || above.create_dir_with(path.name(), DirBuilder::new().mode(PRIVATE_FOLDER)));
+        let make = || inside(&above, || above.create_dir_with(path.name(), DirBuilder::new().mode(PRIVATE_FOLDER)));
+        let is_link = || above.symlink_metadata(path.name()).is_ok_and(|there| there.is_symlink());
+        let mut made = make();
+        if made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) && is_link() {
+            inside(&above, || above.remove_file(path.name())).map_err(because("remove the link that is there"))?;
+            made = make();
+        }
         match made {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 self.root.open_dir(path.as_path()).map_err(because("open the folder that is there"))?;
@@ -118,32 +142,31 @@ impl Store {
             return set_time(name, None);
         }
         // The name changes its meaning at once: a cut leaves the old file, or the link.
-        let part_name = path.part_name();
-        self.remove_part(&dir, path)?;
-        inside(&dir, || dir.symlink_contents(target, &part_name)).map_err(because("make the link"))?;
-        set_time(&part_name, None)?;
-        let renamed = inside(&dir, || dir.rename(&part_name, &dir, name));
-        renamed.map_err(because("rename the link to its final name"))
-    }
-
-    /// Removes the part of a file that is none any more, unless a receiver is writing to it.
-    fn remove_part(&self, dir: &Arc<Dir>, path: &RelPath) -> Result<(), Reason> {
-        let mut part = Incoming::new(Arc::clone(dir), path);
-        match inside(dir, || dir.symlink_metadata(&part.part_name)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Ok(there) if there.is_symlink() => {}
-            // Opened, it is locked until it is removed.
-            _ => {
-                let file = part.open_part(&self.guarantees)?;
-                part.part = file.map(|file| Part { file, hasher: blake3::Hasher::new(), len: 0 });
-            }
+        let link_name = path.link_name();
+        let make = || inside(&dir, || dir.symlink_contents(target, &link_name));
+        let remove = || inside(&dir, || dir.remove_file(&link_name));
+        let mut made = make();
+        if made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
+            remove().map_err(because("remove the link of an earlier run"))?;
+            made = make();
         }
-        part.discard();
-        Ok(())
+        made.map_err(because("make the link"))?;
+        let placed = set_time(&link_name, None).and_then(|()| {
+            let renamed = inside(&dir, || dir.rename(&link_name, &dir, name));
+            renamed.map_err(because("rename the link to its final name"))
+        });
+        if placed.is_err() {
+            let _ = remove();
+        }
+        placed
     }
 
     /// Puts a folder's names on disk and gives it its mode and its time.
     pub(crate) fn seal_folder(&self, path: &RelPath, meta: Meta) -> Result<(), Reason> {
+        let there = self.root.symlink_metadata(path.as_path()).map_err(because("inspect the folder"))?;
+        if !there.is_dir() {
+            return Err(Reason::new("receiver: something else than the folder has its name now"));
+        }
         let dir = self.root.open_dir(path.as_path()).map_err(because("open the folder"))?;
         let handle = inside(&dir, || dir.open(".")).map_err(because("open the folder"))?.into_std();
         if let Some(mode) = meta.mode {
@@ -171,7 +194,11 @@ impl Store {
         let dir = self.folder_of(&offer.path)?;
         let mut file = Incoming::new(dir, &offer.path);
         let there = file.inspect(offer.size)?;
-        if offer.compare == Compare::Times && there.as_ref().is_some_and(|there| file.is_same(offer, there)) {
+        if offer.compare == Compare::Times
+            && let Some(there) = &there
+            && file.has_time_of(offer, there)
+            && file.take_mode_of(offer, there, &self.guarantees)?
+        {
             return Ok(Found::Kept);
         }
         let whole = if there.is_some() { file.look_at_whole(offer.size, is_awaited)? } else { None };
@@ -216,7 +243,7 @@ impl Store {
     ) {
         let at = files.iter().zip(done).filter(|(file, done)| done.is_ok() && needs(file));
         let (files, done): (Vec<_>, Vec<_>) = at.map(|(file, done)| (&file.part().file, done)).unzip();
-        for (done, synced) in done.into_iter().zip(self.guarantees.sync_several(&files, doing)) {
+        for (done, synced) in done.into_iter().zip(self.guarantees.sync_several(self.oldest.as_ref(), &files, doing)) {
             *done = synced;
         }
     }
@@ -224,8 +251,9 @@ impl Store {
     fn folder_of(&self, path: &RelPath) -> Result<Arc<Dir>, Reason> {
         let parent = path.parent().unwrap_or(Path::new(""));
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, dir)) = &*last
+        if let Some((of, dir, since)) = &*last
             && of == parent
+            && since.elapsed() < MAX_AGE
         {
             return Ok(Arc::clone(dir));
         }
@@ -234,7 +262,7 @@ impl Store {
             None => self.root.try_clone(),
         };
         let dir = Arc::new(opened.map_err(because("open the folder that holds it"))?);
-        *last = Some((parent.to_owned(), Arc::clone(&dir)));
+        *last = Some((parent.to_owned(), Arc::clone(&dir), Instant::now()));
         Ok(dir)
     }
 }
@@ -249,7 +277,13 @@ impl Incoming {
     pub(crate) fn start(&mut self, offset: u64, meta: Meta, guarantees: &Guarantees) -> Result<(), Reason> {
         (self.whole, self.meta) = (None, meta);
         let part = match &mut self.part {
-            Some(part) => part,
+            Some(part) => {
+                // The part of an earlier run may have got the mode of the file that it was then.
+                if guarantees.access(&part.file)?.mode & !PRIVATE_FILE != 0 {
+                    guarantees.set_mode(&part.file, PRIVATE_FILE, "keep the part file private")?;
+                }
+                part
+            }
             None => self.part.insert(self.create_part(guarantees)?),
         };
         if offset != part.len {
@@ -322,8 +356,13 @@ impl Incoming {
         if self.part.is_some() {
             self.discard();
         }
-        let whole = self.whole.as_ref().expect("a file is kept after it was compared");
+        let compared = self.whole.expect("a file is kept after it was compared");
+        let changed = || Reason::new("receiver: the file that is there changed after it was compared");
+        let whole = &self.open_whole()?.ok_or_else(changed)?;
         let there = Metadata::from_file(whole).map_err(because("inspect the file that is there"))?;
+        if Stamp::of(&there) != compared {
+            return Err(changed());
+        }
         let there = Meta::of(&there);
         let mode = meta.mode.filter(|_| there.mode != meta.mode);
         let modified = meta.modified.filter(|_| there.modified != meta.modified);
@@ -368,29 +407,51 @@ impl Incoming {
         }
     }
 
-    /// Whether the file that is there, of the offered size, needs nothing. Its bytes are on disk: a
-    /// file gets its time after they are, and one of another program is that program's.
-    fn is_same(&self, offer: &Offer, there: &Metadata) -> bool {
-        let there = Meta::of(there);
+    /// Whether the file that is there, of the offered size, has the offered time too, and no part.
+    /// Its bytes are on disk: a file gets its time after they are, and one of another program is
+    /// that program's.
+    fn has_time_of(&self, offer: &Offer, there: &Metadata) -> bool {
         let has_part = || inside(&self.dir, || self.dir.symlink_metadata(&self.part_name)).is_ok();
-        offer.meta.modified.is_some() && there == offer.meta && !has_part()
+        offer.meta.modified == Some(Modified::of(there)) && !has_part()
+    }
+
+    /// Gives the file that is there the offered mode, if it has another one; returns whether it
+    /// could be opened for that.
+    fn take_mode_of(&self, offer: &Offer, there: &Metadata, guarantees: &Guarantees) -> Result<bool, Reason> {
+        match offer.meta.mode.map(|mode| mode & MODE_BITS) {
+            Some(mode) if Meta::of(there).mode != Some(mode) => {
+                let Some(file) = self.open_whole()? else { return Ok(false) };
+                guarantees.set_mode(&file, mode, "set the mode of the file that is there")?;
+                guarantees.sync(&file, "put the file's properties on disk")?;
+                Ok(true)
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// Opens the file that is there. A file that may not be read can still be replaced; `None`.
+    fn open_whole(&self) -> Result<Option<File>, Reason> {
+        // Since the inspection it may have become a pipe, whose opening would wait for a writer.
+        let mut options = OpenOptions::new();
+        let options = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
+        let file = match inside(&self.dir, || self.dir.open_with(&self.name, options)) {
+            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+                return Err(because("open the file that is there")(error));
+            }
+            Err(_) => return Ok(None),
+            Ok(file) => file.into_std(),
+        };
+        let is_file = file.metadata().map_err(because("inspect what is there"))?.is_file();
+        Ok(Some(file).filter(|_| is_file))
     }
 
     fn look_at_whole(&mut self, size: u64, is_awaited: &dyn Fn() -> bool) -> Result<Option<Digest>, Reason> {
-        // A file that may not be read can still be replaced. Since the inspection it may have
-        // become a pipe, whose opening would wait for a writer.
-        let mut options = OpenOptions::new();
-        let options = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
-        let Ok(file) = inside(&self.dir, || self.dir.open_with(&self.name, options)) else { return Ok(None) };
-        let mut file = file.into_std();
-        if !file.metadata().map_err(because("inspect what is there"))?.is_file() {
-            return Ok(None);
-        }
+        let Some(mut file) = self.open_whole()? else { return Ok(None) };
         let mut hasher = blake3::Hasher::new();
         if hash(&mut file, &mut hasher, size, is_awaited).map_err(because("read the file that is there"))? != size {
             return Ok(None);
         }
-        self.whole = Some(file);
+        self.whole = Some(Stamp::of(&Metadata::from_file(&file).map_err(because("inspect what is there"))?));
         Ok(Some(hasher.finalize().into()))
     }
 
@@ -591,7 +652,11 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Only the owner reads an unfinished file, even one whose final mode is wider.
+/// How long a folder's handle serves further entries: others may move the folder away meanwhile, as
+/// they may while an entry is open.
+const MAX_AGE: Duration = Duration::from_millis(100);
+/// Only the owner reads an unfinished file, even one whose final mode is wider, which it gets when
+/// it is whole.
 const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
 /// The permissions of the group and of others to write.

@@ -14,7 +14,7 @@ pub(crate) use outbound::{Kind, Outbound};
 pub(crate) use resume::{Choice, choose, prefix_to_check};
 
 /// The limit on open entries: offered by the sender and not yet settled by the receiver.
-pub(crate) const WINDOW: usize = 256;
+pub(crate) const WINDOW: usize = 128;
 
 /// The control stream, as a carrier of files.
 pub(crate) const CONTROL: usize = 0;

@@ -420,6 +420,6 @@ impl Drop for Carrier {
 }
 
 /// So many complete files are put on disk at once, though a thread has others to write.
-const MAX_FINISHED: usize = WINDOW / 4;
+const MAX_FINISHED: usize = WINDOW / 2;
 /// So many bytes of complete files, too.
 const MAX_FINISHED_BYTES: u64 = 16 << 20;

@@ -319,7 +319,7 @@ fn on_message(message: FromSender, carrier: &mut Carrier) -> Result<(), Violatio
     }
 }
 
-/// Answers that are gathered at most: half of a window, so that the sender opens further entries
+/// Answers that are gathered at most: a part of a window, so that the sender opens further entries
 /// meanwhile.
 const MAX_GATHERED: usize = 32;
 

@@ -207,7 +207,11 @@ impl<S: AsyncWrite + Unpin> Output for Carrier<S> {
     type Gone = Gone;
 
     fn emit(&mut self, job: &Arc<Job>, event: Event) -> Result<(), Gone> {
-        let is_start = matches!(event, Event::Start { .. });
+        let waits = match event {
+            Event::Start { .. } => true,
+            Event::Hole { len } => len < MIN_HOLE_TOLD,
+            _ => false,
+        };
         let goes_on = matches!(event, Event::Start { .. } | Event::Hole { .. });
         if !goes_on && !self.is_started {
             return self.tell_control(Read::Event(Arc::clone(job), event));
@@ -217,8 +221,8 @@ impl<S: AsyncWrite + Unpin> Output for Carrier<S> {
         let writer = &mut self.writer;
         wrote(self.stopped.wait(async {
             writer.message(&message).await?;
-            // The blocks that follow a start go with it; the next hole may take long to hash.
-            if is_start { Ok(()) } else { writer.flush().await }
+            // What follows a start or a small hole goes with it; a large one takes long to hash.
+            if waits { Ok(()) } else { writer.flush().await }
         }))?;
         if !goes_on && self.batch.is_closed(job) {
             self.tell_control(Read::Closed)?;
@@ -245,6 +249,9 @@ impl<S: AsyncWrite + Unpin> Output for Carrier<S> {
         if self.stopped.is_stopped() { Err(Gone::Stopped) } else { Ok(()) }
     }
 }
+
+/// The receiver hears of a hole of so many bytes at once.
+const MIN_HOLE_TOLD: u64 = 1 << 20;
 
 fn wrote(written: Option<Result<(), WireError>>) -> Result<(), Gone> {
     match written {

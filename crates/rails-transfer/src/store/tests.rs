@@ -143,14 +143,14 @@ fn syncs_of_several_files() {
         names
     };
     let together = Calls { sync: |_| failed::<{ libc::EIO }>(), sync_all: |_| Ok(()), ..Calls::KERNEL };
-    assert_eq!((arrived(together, 8), arrived(together, 3)), (8, 0));
+    assert_eq!((arrived(together, 40), arrived(together, 3)), (40, 0));
     for sync_all in [|_: &File| failed::<{ libc::ENOSYS }>(), |_: &File| failed::<{ libc::EIO }>()] {
         let alone = Calls { sync: |_| Ok(()), sync_all, ..Calls::KERNEL };
-        assert_eq!(arrived(alone, 8), 8);
+        assert_eq!(arrived(alone, 40), 40);
         let broken = Calls { sync: |_| failed::<{ libc::EIO }>(), ..alone };
-        assert_eq!(arrived(broken, 8), 0);
+        assert_eq!(arrived(broken, 40), 0);
     }
-    assert_eq!(arrived(Calls::KERNEL, 8), 8);
+    assert_eq!(arrived(Calls::KERNEL, 40), 40);
 }
 
 #[test]
@@ -258,4 +258,35 @@ fn parts_that_everybody_may_write_are_resumed() {
 fn file_in_the_place_of_a_folder_is_none() {
     let file = tempfile::NamedTempFile::new().unwrap();
     assert_eq!(make_folder(file.path()).unwrap_err().kind(), io::ErrorKind::NotADirectory);
+}
+
+/// The sender's link is never taken for its folder.
+#[test]
+fn folders_in_the_place_of_links() {
+    let into = tempfile::tempdir().unwrap();
+    let store = Store::open(into.path(), Guarantees::new(Calls::KERNEL, true, Arc::new(()))).unwrap();
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let before = mode(into.path());
+    let target = LinkTarget::try_from(b".".to_vec()).unwrap();
+    store.make_link(&path("d"), &target, Meta::default()).unwrap();
+    assert!(store.seal_folder(&path("d"), meta(0o777)).is_err());
+    assert_eq!(mode(into.path()), before);
+
+    store.make_folder(&path("d")).unwrap();
+    store.seal_folder(&path("d"), meta(0o750)).unwrap();
+    assert!(fs::symlink_metadata(into.path().join("d")).unwrap().is_dir());
+    assert_eq!((mode(&into.path().join("d")), mode(into.path())), (0o750, before));
+}
+
+/// A part that had the mode of another file is private while the next one is written.
+#[test]
+fn parts_gone_on_from_are_private() {
+    let into = tempfile::tempdir().unwrap();
+    let store = Store::open(into.path(), Guarantees::new(Calls::KERNEL, true, Arc::new(()))).unwrap();
+    let part = into.path().join(".f.rails-part");
+    fs::write(&part, "ab").unwrap();
+    fs::set_permissions(&part, fs::Permissions::from_mode(0o644)).unwrap();
+    let (mut file, held) = look(&store, "f", 3).unwrap();
+    file.start(held.part.unwrap().len, meta(0o600), &store.guarantees).unwrap();
+    assert_eq!(fs::metadata(&part).unwrap().permissions().mode() & 0o777, 0o600);
 }

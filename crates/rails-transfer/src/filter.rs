@@ -1,6 +1,7 @@
 //! The entries that a sender leaves out on purpose.
 
 use crate::path::RelPath;
+#[cfg(feature = "patterns")]
 use glob::{MatchOptions, Pattern};
 
 /// Patterns of the entries that a batch leaves out, and of exceptions, as rsync has them. The
@@ -12,8 +13,11 @@ use glob::{MatchOptions, Pattern};
 /// `[ab]` for one of these, `[!ab]` for any other, `**` for any number of folders. A folder that is
 /// left out is not listed.
 ///
+/// Without the feature `patterns` a filter leaves nothing out.
+///
 /// # Example
-/// ```
+#[cfg_attr(feature = "patterns", doc = "```")]
+#[cfg_attr(not(feature = "patterns"), doc = "```ignore")]
 /// use rails_transfer::Filter;
 ///
 /// // All pictures but the thumbnails, and nothing else of the caches.
@@ -22,9 +26,11 @@ use glob::{MatchOptions, Pattern};
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
+    #[cfg(feature = "patterns")]
     rules: Vec<Rule>,
 }
 
+#[cfg(feature = "patterns")]
 #[derive(Debug, Clone)]
 struct Rule {
     pattern: Pattern,
@@ -34,6 +40,8 @@ struct Rule {
 }
 
 /// A pattern is no pattern.
+#[cfg(feature = "patterns")]
+#[cfg_attr(docsrs, doc(cfg(feature = "patterns")))]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the pattern `{pattern}` is wrong: {cause}")]
 pub struct FilterError {
@@ -47,6 +55,15 @@ impl Filter {
         Self::default()
     }
 
+    #[cfg(not(feature = "patterns"))]
+    pub(crate) fn leaves_out(&self, _: &RelPath, _: bool) -> bool {
+        false
+    }
+}
+
+#[cfg(feature = "patterns")]
+#[cfg_attr(docsrs, doc(cfg(feature = "patterns")))]
+impl Filter {
     /// Leaves out what matches the pattern, and matched none before.
     ///
     /// # Errors
@@ -97,10 +114,11 @@ impl Filter {
     }
 }
 
+#[cfg(feature = "patterns")]
 const OPTIONS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
 
-#[cfg(test)]
+#[cfg(all(test, feature = "patterns"))]
 mod tests {
     use super::*;
 

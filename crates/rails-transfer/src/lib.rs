@@ -124,7 +124,9 @@ mod wire;
 mod zeros;
 
 pub use error::{ReceiveError, SendError, ThreadError, Violation, WireError};
-pub use filter::{Filter, FilterError};
+pub use filter::Filter;
+#[cfg(feature = "patterns")]
+pub use filter::FilterError;
 pub use guarantee::{Guarantee, LackingGuarantee};
 pub use message::{Compare, Digest, Totals};
 pub use observe::{Observer, Outcome};

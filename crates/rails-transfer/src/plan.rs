@@ -411,6 +411,7 @@ mod tests {
         assert!(matches!(planned(&[dir.join("none")]), Err(SendError::Source { .. })));
     }
 
+    #[cfg(feature = "patterns")]
     #[test]
     fn left_out_folders_are_not_listed() {
         let root = tempfile::tempdir().unwrap();

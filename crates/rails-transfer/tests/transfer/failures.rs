@@ -97,13 +97,14 @@ const CHANGES: [Change; 5] = [
         opened.set_modified(modified).unwrap();
     },
     |file| {
-        spoil(file);
+        // The size changes first: the next offer has the size at which the change was noticed.
         OpenOptions::new().append(true).open(file).unwrap().write_all(b"x").unwrap();
+        spoil(file);
     },
     |file| {
+        let shrinking = OpenOptions::new().write(true).open(file).unwrap();
+        shrinking.set_len(shrinking.metadata().unwrap().len() - 10).unwrap();
         spoil(file);
-        let file = OpenOptions::new().write(true).open(file).unwrap();
-        file.set_len(file.metadata().unwrap().len() - 10).unwrap();
     },
     |file| {
         let other = file.with_extension("other");

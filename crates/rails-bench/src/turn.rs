@@ -89,7 +89,7 @@ impl WaitTimer {
 /// The turn of a peer ended early.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GaveWay {
-    /// It stalled, and another waited.
+    /// The peer stalled, and another waited.
     #[error("nothing came from {peer} for {} s, and it gave way to another", limit.as_secs_f64())]
     Stalled { peer: SocketAddr, limit: Duration },
     /// The sender has begun the batch again.

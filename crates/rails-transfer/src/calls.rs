@@ -291,8 +291,8 @@ fn set_record_lock(file: &File, kind: libc::c_int) -> io::Result<()> {
     Ok(())
 }
 
-/// So many files are put on disk together, with whatever others have written there; fewer one by
-/// one.
+/// The receiver puts so many files on disk together, and the bytes of other programs with them;
+/// fewer files it puts there one by one.
 const MIN_TOGETHER: usize = 16;
 /// Longer than a file system takes to be put on disk if nobody else writes much there: a batch of
 /// small files takes tens of milliseconds.

@@ -67,7 +67,8 @@ impl Filter {
     /// Leaves out what matches the pattern, and matched none before.
     ///
     /// # Errors
-    /// [`FilterError`]: a bracket that is not closed, `**` within a name, or an empty pattern.
+    /// [`FilterError`]: a bracket that is not closed, `**` within a name, an empty pattern, or a
+    /// backslash, `[^` or `[[:`, which match something else in other programs.
     pub fn exclude(self, pattern: &str) -> Result<Self, FilterError> {
         self.with(pattern, true)
     }

@@ -91,8 +91,9 @@
 //! # Map
 //! `path`, `meta`, `reason` and `message` are the vocabulary, `codec` its bytes, `frame` and `wire`
 //! the framing, `proto` the two state machines (no I/O), `plan`, `filter` and `source` the sender's
-//! files, `store` the receiver's, `calls` the system calls that may be refused, `streams` the
-//! further streams, `sender` and `receiver` the drivers, `thread` their threads.
+//! files, `store` the receiver's, `stamp` the sign of a change, `calls` the system calls that may
+//! be refused, `streams` the further streams, `sender` and `receiver` the drivers, `thread` their
+//! threads.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -116,6 +117,7 @@ mod reason;
 mod receiver;
 mod sender;
 mod source;
+mod stamp;
 mod store;
 mod streams;
 mod summary;

@@ -81,9 +81,7 @@ impl RelPath {
         }
         OsString::from_vec(part)
     }
-}
 
-impl RelPath {
     /// The temporary name of a link that takes the place of a file. No file's part has it.
     pub(crate) fn link_name(&self) -> OsString {
         let digest = blake3::keyed_hash(LINKS, self.name().as_bytes());

@@ -95,7 +95,15 @@ impl EntryKind {
 }
 
 impl Place {
-    /// The metadata of whatever has the name, a link included.
+    /// The metadata of the file that is read; of a link that the caller named, its target's.
+    pub(crate) fn inspect(&self) -> io::Result<Metadata> {
+        match self {
+            Self::Named(path) => fs::metadata(path).map(Metadata::from_just_metadata),
+            Self::Below(..) => self.inspect_itself(),
+        }
+    }
+
+    /// The metadata of the entry itself: of a link, the link's.
     fn inspect_itself(&self) -> io::Result<Metadata> {
         match self {
             Self::Named(path) => fs::symlink_metadata(path).map(Metadata::from_just_metadata),
@@ -267,7 +275,7 @@ fn own_name(source: &Path) -> Option<&std::ffi::OsStr> {
     if bytes == b"." || bytes.ends_with(b"/.") { None } else { source.file_name() }
 }
 
-/// Whatever has a name at the sender. Much smaller than its metadata: a folder may have millions.
+/// A listed entry of the sender, much smaller than its metadata: a folder may have millions.
 #[derive(Debug)]
 struct Seen {
     kind: SeenKind,
@@ -301,7 +309,7 @@ impl Seen {
     }
 }
 
-/// An entry of a folder: its path, relative to the root, and what is there.
+/// The path of a folder's entry, relative to the root, and the entry.
 type Listed = (PathBuf, io::Result<Seen>);
 
 /// The entries of a folder, in descending order: two runs over one tree offer the same entries in

@@ -114,7 +114,7 @@ impl SendOptions {
     ///
     /// One that has changed since it was listed stays, and so does a link that was named and
     /// followed; these are failures. A batch that is cut removes nothing, and the next one removes
-    /// what it finds at the receiver.
+    /// the sources that the receiver has by then.
     #[must_use]
     pub fn remove_sources(mut self, remove: bool) -> Self {
         self.removes_sources = remove;

@@ -8,15 +8,16 @@ use crate::{
     plan::Place,
     proto::{Choice, choose, prefix_to_check},
     reason::Reason,
+    stamp::Stamp,
     zeros::hash_zeros,
 };
-use cap_std::fs::{Metadata, MetadataExt, OpenOptionsExt as _};
+use cap_std::fs::{Metadata, MetadataExt as _, OpenOptionsExt as _};
 use nix::{
     errno::Errno,
     unistd::{Whence, lseek},
 };
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{File, OpenOptions},
     io::{self, Read, Seek, SeekFrom},
     ops::Range,
     os::unix::fs::OpenOptionsExt as _,
@@ -115,7 +116,9 @@ pub(crate) fn read_all<O: Output>(jobs: &Jobs, mut output: O) -> Result<(), O::G
             Ok(()) => continue,
             Err(Stop::Gone(gone)) => return Err(gone),
             Err(Stop::Failed(reason)) => Event::Failed { reason },
-            Err(Stop::Changed(reason)) => Event::Changed { reason, now: named(&job).ok().filter(Metadata::is_file) },
+            Err(Stop::Changed(reason)) => {
+                Event::Changed { reason, now: job.source.inspect().ok().filter(Metadata::is_file) }
+            }
         };
         output.emit(&job, event)?;
     }
@@ -233,30 +236,7 @@ impl<O: Output> Reading<'_, O> {
     }
 }
 
-/// Properties of a file that change with its bytes.
-#[derive(Debug, PartialEq, Eq)]
-struct Stamp {
-    identity: Identity,
-    size: u64,
-    /// The last change of the bytes (mtime), in seconds and nanoseconds.
-    modified: (i64, i64),
-    /// The last change of bytes or attributes (ctime), which no call can set.
-    changed: (i64, i64),
-}
-
-/// Device and inode.
-type Identity = (u64, u64);
-
 impl Stamp {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            identity: (metadata.dev(), metadata.ino()),
-            size: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
-
     /// The time during which a change could still get the file's present times, at `now` since
     /// 1970; `None` if it could not.
     fn is_fresh_for(&self, now: Duration) -> Option<Duration> {
@@ -309,7 +289,7 @@ fn open<G>(job: &Job) -> Result<(File, Stamp, Meta), Stop<G>> {
 /// Checks that the bytes that were read since the file was opened are those of the file that has
 /// the name.
 fn unchanged<G>(job: &Job, file: &File, stamp: &Stamp) -> Result<(), Stop<G>> {
-    if named(job).ok().map(|metadata| Stamp::of(&metadata).identity) != Some(stamp.identity) {
+    if job.source.inspect().ok().map(|metadata| Stamp::of(&metadata).identity) != Some(stamp.identity) {
         return Err(Stop::Changed(Reason::new("sender: the file was replaced while it was sent")));
     }
     let metadata = Metadata::from_file(file).map_err(|error| failed("inspect", &error))?;
@@ -317,14 +297,6 @@ fn unchanged<G>(job: &Job, file: &File, stamp: &Stamp) -> Result<(), Stop<G>> {
         return Err(Stop::Changed(Reason::new("sender: the file changed while it was sent")));
     }
     Ok(())
-}
-
-/// The metadata of whatever has the name.
-fn named(job: &Job) -> io::Result<Metadata> {
-    match &job.source {
-        Place::Named(path) => fs::metadata(path).map(Metadata::from_just_metadata),
-        Place::Below(root, path) => root.symlink_metadata(path),
-    }
 }
 
 /// The next bytes of the file that are not in a hole, from `at` on, which need not begin there; the
@@ -396,6 +368,7 @@ const MAX_LOOKS: u32 = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn fresh_times_are_waited_out() {

@@ -10,6 +10,7 @@ use crate::{
     meta::{MODE_BITS, Meta, Modified},
     path::{LinkTarget, Printable, RelPath},
     reason::Reason,
+    stamp::Stamp,
     zeros::hash_zeros,
 };
 use cap_std::{
@@ -67,18 +68,6 @@ pub(crate) struct Incoming {
     part: Option<Part>,
 }
 
-/// Properties of a file that change with its bytes: device, inode, size, and the times of the last
-/// changes of its bytes and of anything else.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp(u64, u64, u64, (i64, i64), (i64, i64));
-
-impl Stamp {
-    fn of(file: &Metadata) -> Self {
-        let (modified, changed) = ((file.mtime(), file.mtime_nsec()), (file.ctime(), file.ctime_nsec()));
-        Self(file.dev(), file.ino(), file.len(), modified, changed)
-    }
-}
-
 /// The unfinished file, locked until it is dropped.
 #[derive(Debug)]
 struct Part {
@@ -121,7 +110,7 @@ impl Store {
         let (name, target) = (path.name(), target.as_path());
         let there = match inside(&dir, || dir.symlink_metadata(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            there => Some(there.map_err(because("inspect what is there"))?),
+            there => Some(there.map_err(because("inspect the entry of this name"))?),
         };
         if there.as_ref().is_some_and(Metadata::is_dir) {
             return Err(Reason::new("receiver: a folder of this name is there"));
@@ -401,7 +390,7 @@ impl Incoming {
         // it.
         match inside(&self.dir, || self.dir.symlink_metadata(&self.name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(because("inspect what is there")(error)),
+            Err(error) => Err(because("inspect the entry of this name")(error)),
             Ok(there) if there.is_dir() => Err(Reason::new("receiver: a folder of this name is there")),
             Ok(there) => Ok(Some(there).filter(|there| there.is_file() && there.len() == size)),
         }
@@ -441,7 +430,7 @@ impl Incoming {
             Err(_) => return Ok(None),
             Ok(file) => file.into_std(),
         };
-        let is_file = file.metadata().map_err(because("inspect what is there"))?.is_file();
+        let is_file = file.metadata().map_err(because("inspect the entry of this name"))?.is_file();
         Ok(Some(file).filter(|_| is_file))
     }
 
@@ -451,7 +440,7 @@ impl Incoming {
         if hash(&mut file, &mut hasher, size, is_awaited).map_err(because("read the file that is there"))? != size {
             return Ok(None);
         }
-        self.whole = Some(Stamp::of(&Metadata::from_file(&file).map_err(because("inspect what is there"))?));
+        self.whole = Some(Stamp::of(&Metadata::from_file(&file).map_err(because("inspect the entry of this name"))?));
         Ok(Some(hasher.finalize().into()))
     }
 

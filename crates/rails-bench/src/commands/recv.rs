@@ -89,7 +89,7 @@ async fn receive(args: &Args, end: &Endpoint, guest: Guest, stop: Stop, details:
     let Request::Files { batch: name } = request else {
         unreachable!("a host that receives hears senders of files alone")
     };
-    // It is dropped behind the claim: the next batch of this name has a claim of its own.
+    // The successor is dropped after the claim: the next batch of this name has a claim of its own.
     let mut successor = None;
     let mut begun_again = batches.wait(name, 1);
     if let Err(left) = control.say(&Reply::Begin).await {

@@ -438,7 +438,7 @@ impl Hearer {
         let (ended, end) = oneshot::channel();
         if self.batches.hand(batch, ended).is_ok() {
             tokio::select! {
-                // It never gives a value: it is dropped.
+                // The batch drops its sender, and never sends a value.
                 _ = end => {}
                 () = is_over(self.over.clone()) => {}
             }

@@ -12,11 +12,11 @@ use std::{error::Error, io};
 /// The outlook of another try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outlook {
-    /// It fails in the same way.
+    /// Another try fails in the same way.
     Final,
-    /// It may succeed if the peer was there before: nobody answers now.
+    /// Another try may succeed if the peer was there before: nobody answers now.
     Absent,
-    /// It may succeed: a peer that was there has gone.
+    /// Another try may succeed: a peer that was there has gone.
     Cut,
 }
 

@@ -109,12 +109,13 @@ fn nobody_is_awaited_with_retry_0() {
 #[test]
 fn receiver_that_stays_away_is_named() {
     let batch = Batch::begin(&["--retry", "2"]);
+    // Before the receiver goes: a busy machine makes the wait longer, and never shorter.
+    let before = Instant::now();
     interrupted(batch.receiver);
     wait_for(&batch.lines, GONE);
-    let gone = Instant::now();
     let (code, out, said) = finish_within(batch.sender, &batch.lines, PATIENCE);
     assert_eq!((code, out.as_str()), (1, ""), "{said}");
-    assert!(gone.elapsed() > Duration::from_millis(1500), "{said}");
+    assert!(before.elapsed() >= Duration::from_secs(2), "{said}");
     assert!(said.contains("error: the receiver was away for 2 s (--retry): --to 127.0.0.1:"), "{said}");
     assert!(said.contains("refused a connection") && said.contains("help: see that `rails-bench recv` runs"), "{said}");
 }

@@ -69,8 +69,8 @@ impl End {
     }
 
     /// The offers of the rails without a lane. `limited` returns the reason if it is a limit;
-    /// otherwise the reason is the offer's address. `other` is the other end, with its name in
-    /// reasons.
+    /// otherwise the reason is the offer's address. `other` holds the other end, and the name that
+    /// reasons give it.
     fn unused(
         &self,
         lanes: &[usize],

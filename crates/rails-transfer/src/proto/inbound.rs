@@ -52,6 +52,18 @@ struct Started {
     fate: Fate,
 }
 
+impl Started {
+    /// The file has `len` more bytes.
+    fn reach(&mut self, len: u64) -> Result<Fate, Violation> {
+        // The difference cannot underflow: `reached` grows up to `size` only.
+        if len > self.size - self.reached {
+            return Err(Violation::Length { id: self.id, size: self.size });
+        }
+        self.reached += len;
+        Ok(self.fate)
+    }
+}
+
 impl Inbound {
     /// No entry is open, and the sender may open that many further streams.
     pub(crate) fn new(max_streams: usize) -> Self {
@@ -135,28 +147,17 @@ impl Inbound {
 
     /// A block of `len` bytes came on a carrier.
     pub(crate) fn on_block(&mut self, carrier: usize, len: usize) -> Result<Fate, Violation> {
-        let file = self.started.get(&carrier).ok_or(Violation::Unexpected("a data block"))?;
-        let (id, size) = (file.id, file.size);
-        self.on_bytes(carrier, u64::try_from(len).map_err(|_| Violation::Length { id, size })?)
+        let file = self.started.get_mut(&carrier).ok_or(Violation::Unexpected("a data block"))?;
+        // No file is as long as a length that is no u64.
+        file.reach(u64::try_from(len).unwrap_or(u64::MAX))
     }
 
     /// `Hole` came on a carrier.
     pub(crate) fn on_hole(&mut self, carrier: usize, id: u64, len: u64) -> Result<Fate, Violation> {
-        match self.started.get(&carrier) {
-            Some(file) if file.id == id && (1..=MAX_HOLE).contains(&len) => self.on_bytes(carrier, len),
+        match self.started.get_mut(&carrier) {
+            Some(file) if file.id == id && (1..=MAX_HOLE).contains(&len) => file.reach(len),
             _ => Err(Violation::Entry { what: "a hole", id }),
         }
-    }
-
-    fn on_bytes(&mut self, carrier: usize, len: u64) -> Result<Fate, Violation> {
-        let file = self.started.get_mut(&carrier).expect("the caller has looked");
-        let (id, size) = (file.id, file.size);
-        // The difference cannot underflow: `reached` grows up to `size` only.
-        if len > size - file.reached {
-            return Err(Violation::Length { id, size });
-        }
-        file.reached += len;
-        Ok(file.fate)
     }
 
     /// The file under way on the carrier failed here and is being settled: its further bytes are

@@ -98,8 +98,7 @@ impl Batch {
         Ok(match self.store.make_folder(path) {
             Ok(()) => {
                 self.state().summary.folders += 1;
-                self.observer.finished(path, 0, Outcome::Made);
-                FromReceiver::Settled { id, outcome: Settled::Made }
+                self.made(id, path)
             }
             Err(reason) => self.failed(id, path, 0, reason),
         })
@@ -116,8 +115,7 @@ impl Batch {
         Ok(match self.store.make_link(path, target, meta) {
             Ok(()) => {
                 self.state().summary.links += 1;
-                self.observer.finished(path, 0, Outcome::Made);
-                FromReceiver::Settled { id, outcome: Settled::Made }
+                self.made(id, path)
             }
             Err(reason) => self.failed(id, path, 0, reason),
         })
@@ -247,6 +245,11 @@ impl Batch {
     pub(super) fn take_summary(&self) -> ReceiveSummary {
         let summary = take(&mut self.state().summary);
         ReceiveSummary { lacking: self.store.guarantees.lacking(), ..summary }
+    }
+
+    fn made(&self, id: u64, path: &RelPath) -> FromReceiver {
+        self.observer.finished(path, 0, Outcome::Made);
+        FromReceiver::Settled { id, outcome: Settled::Made }
     }
 
     fn stored(&self, id: u64, path: &RelPath, size: u64, digest: Digest) -> FromReceiver {

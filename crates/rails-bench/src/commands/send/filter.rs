@@ -13,8 +13,12 @@ impl Args for FilterArgs {
             Arg::new(name).long(name).value_name("PATTERN").action(ArgAction::Append).help(help)
         };
         command
-            .arg(pattern("exclude", "Leave out what matches, a folder with all below it. The first --exclude or --include that matches decides"))
-            .arg(pattern("include", "Send what matches, though a later --exclude matches it too"))
+            .arg(pattern(
+                "exclude",
+                "Leave out entries that match, folders with all below them. The first --exclude or --include that \
+                 matches decides",
+            ))
+            .arg(pattern("include", "Send entries that match, though a later --exclude matches them too"))
     }
 
     fn augment_args_for_update(command: Command) -> Command {

@@ -55,11 +55,12 @@ name = peer(s)
 s.shutdown(SHUT_WR)
 print(name, heard(s))
 
-# Multipath TCP falls back to TCP.
+# Multipath TCP falls back to TCP. One in a thousand such sockets of Linux 6.1 misses the peer's end (its TCP
+# socket is in CLOSE_WAIT, and recv sleeps), so this reads the line alone.
 IPPROTO_MPTCP = 262
 s = socket(AF_INET, SOCK_STREAM, IPPROTO_MPTCP)
 s.connect(('192.0.2.8', 8))
-print(heard(s))
+print(s.makefile().readline().strip())
 
 # A socket that is disconnected and connected again.
 s = socket()

@@ -29,6 +29,8 @@ mod cli;
 mod commands;
 #[cfg(feature = "cli")]
 mod conversation;
+#[cfg(feature = "cli")]
+mod document;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -1,6 +1,7 @@
 //! `rails-bench plan`
 
 use crate::{
+    document::Schema,
     endpoint::{Address, Endpoint, Paired, Remotes, StreamArgs},
     exit::Exit,
     machine::MachineArgs,
@@ -81,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
             let paired = paired.as_ref().map(serde_json::to_value).transpose()?;
             told.extend(paired.map(|paired| ("paired".to_owned(), paired)));
         }
-        print::result(format_args!("{}\n", serde_json::to_string_pretty(&told)?))?;
+        Schema::PLAN.with(told).print()?;
     } else {
         print::result(&plan)?;
         for unheld in &unheld {

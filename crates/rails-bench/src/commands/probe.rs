@@ -2,6 +2,7 @@
 
 use crate::{
     conversation::{Call, Door, Guest, Reply, Request, Token},
+    document::Schema,
     endpoint::{Address, Endpoint, Remotes, StreamArgs},
     exit::Exit,
     measure::path::{PathReport, Search, Trial},
@@ -142,7 +143,7 @@ fn trial(rate: Bandwidth, before: &ConnectionStats, after: &ConnectionStats, sec
 
 fn print_report(report: &PathReport, json: bool) -> Result<()> {
     if json {
-        print::result(format_args!("{}\n", serde_json::to_string(report)?))?;
+        Schema::PROBE.with(report).print_line()?;
         return Ok(());
     }
     let at_least = if report.may_carry_more { "at least " } else { "" };

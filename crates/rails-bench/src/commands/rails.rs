@@ -1,12 +1,14 @@
 //! `rails-bench rails`
 
 use crate::{
+    document::Schema,
     exit::{Exit, Help},
     print,
 };
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use rails_bind::claims::{ClaimError, Claims, Holder};
+use serde::Serialize;
 use std::path::PathBuf;
 
 /// List the CPUs, interrupts and NIC queues that processes of this host have claimed for themselves
@@ -31,6 +33,12 @@ pub(crate) struct Args {
     claims: Option<PathBuf>,
 }
 
+/// The holders.
+#[derive(Serialize)]
+struct Report<'a> {
+    holders: &'a [Holder],
+}
+
 pub(crate) fn run(args: &Args) -> Result<Exit> {
     if let Some(folder) = &args.claims {
         super::ensure_exists("--claims", folder)?;
@@ -38,7 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     let claims = args.claims.as_ref().map_or_else(Claims::machine, Claims::at);
     let holders = list(&claims, args.claims.is_some())?;
     if args.json {
-        print::result(format_args!("{}\n", serde_json::to_string_pretty(&holders)?))?;
+        Schema::RAILS.with(Report { holders: &holders }).print()?;
     } else if holders.is_empty() {
         print::result("no claims on this host\n")?;
     } else {

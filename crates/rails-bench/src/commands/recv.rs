@@ -58,6 +58,9 @@ pub(crate) struct Args {
     /// disk, instead of going on with a warning
     #[arg(long)]
     strict: bool,
+    /// Print the result of each batch as a JSON object on a line of its own
+    #[arg(long)]
+    json: bool,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
@@ -133,8 +136,12 @@ async fn receive(args: &Args, end: &Endpoint, guest: Guest, stop: Stop, details:
     let batch = batch?;
     match &batch.summary {
         Ok(summary) => {
-            let complete = report::received(&batch, summary, details)?;
-            Ok(if complete { Exit::Done } else { Exit::Failed })
+            if args.json {
+                report::documents::received(&batch, summary, peer).print_line()?;
+            } else {
+                report::received(&batch, summary, details)?;
+            }
+            Ok(if summary.is_complete() { Exit::Done } else { Exit::Failed })
         }
         Err(signal) => {
             print::note(format_args!("interrupted after {:.1} s", batch.seconds()));

@@ -84,6 +84,9 @@ pub(crate) struct Args {
     /// started again, the batch goes on. 0 ends at once
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     retry: Duration,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    json: bool,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
@@ -130,7 +133,12 @@ async fn send(args: Args, details: bool) -> Result<Exit> {
     };
     match &batch.summary {
         Ok(summary) => {
-            let complete = report::sent(&batch, summary, tally.begun_again(), details)?;
+            if args.json {
+                report::documents::sent(&batch, summary, tally.begun_again()).print_line()?;
+            } else {
+                report::sent(&batch, summary, tally.begun_again(), details)?;
+            }
+            let complete = summary.is_complete();
             let left_out = !summary.skipped.is_empty() && !args.allow_skipped;
             Ok(match (complete, left_out) {
                 (false, _) => Exit::Failed,

@@ -3,6 +3,7 @@
 use super::{metrics::MetricsArgs, ping, probe};
 use crate::{
     conversation::{Carrier, Guest, Host, Request, Role, Terms},
+    document::Schema,
     endpoint::{Address, Endpoint, StreamArgs, addresses_of, idle_timeout},
     exit::{Exit, explain_seldom},
     measure::{
@@ -181,7 +182,7 @@ impl Server<'_> {
             served_beside: received.served_beside,
             series: series.as_ref(),
         };
-        print::result(format_args!("{}\n", serde_json::to_string(&report)?))
+        Schema::SERVE.with(report).print_line()
     }
 }
 

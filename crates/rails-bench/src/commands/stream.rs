@@ -3,13 +3,14 @@
 use super::{metrics::MetricsArgs, ping, seconds};
 use crate::{
     conversation::{Carrier, Request, Watch},
+    document::Schema,
     duration,
     endpoint::{Address, Endpoint, Remotes, StreamArgs, StripingArgs, socket, sockets},
     exit::Exit,
     measure::{
         Amount,
         flows::{self, FlowKind},
-        striped,
+        latency, striped,
     },
     placement::RailsArgs,
     print, report, size,
@@ -154,7 +155,7 @@ async fn measure(args: &Args, endpoint: &Endpoint, remotes: &Remotes, details: b
         if let Some(measured) = measured.as_object_mut().filter(|_| args.explain) {
             measured.insert("paired".to_owned(), serde_json::to_value(paired)?);
         }
-        print::result(format_args!("{measured}\n"))?;
+        Schema::STREAM.with(measured).print_line()?;
     } else {
         report::measured(&measurement, details)?;
     }
@@ -191,7 +192,7 @@ async fn ask(args: &Args, endpoint: &Endpoint, remotes: &Remotes, mut stop: Stop
     call.end(&asked).await;
     let figures = asked.with_context(|| format!("--to {remotes}"))?;
     if args.json {
-        print::result(format_args!("{}\n", serde_json::to_string(&figures)?))?;
+        Schema::ROUND_TRIPS.with(latency::Report { round_trips: figures }).print_line()?;
         return Ok(Exit::Done);
     }
     for one in &figures {

@@ -2,6 +2,7 @@
 
 use crate::{
     commands::seconds,
+    document::Schema,
     exit::Exit,
     machine::this_machine,
     measure::{
@@ -62,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     let overhead = costs.is_bound.then(|| neighbour::overhead(&topology, args.seconds)).transpose()?;
     if args.json {
         let report = Report { machine: topology.machine(), costs: &costs, overhead: overhead.as_ref() };
-        print::result(format_args!("{}\n", serde_json::to_string_pretty(&report)?))?;
+        Schema::TASKS.with(report).print()?;
     } else {
         print::result(format_args!("{}{}", tables(topology.machine(), &costs), taken(overhead.as_ref())))?;
     }

@@ -1,9 +1,10 @@
 //! `rails-bench undo`
 
-use crate::{exit::Exit, journal::JournalArgs, print};
+use crate::{document::Schema, exit::Exit, journal::JournalArgs, print};
 use anyhow::Result;
-use rails_bind::settings::{Host, Journal, Record, Undo};
-use std::fmt::Write as _;
+use rails_bind::settings::{Change, Host, Journal, Owner, Record, Setting, Undo, Undone, Value};
+use serde::Serialize;
+use std::{fmt::Write as _, path::Path};
 
 /// Undo the changes of dead processes, and of `doctor --fix`, to this machine
 #[derive(Debug, clap::Args)]
@@ -26,6 +27,9 @@ pub(crate) struct Args {
     /// Undo also where somebody else has changed the value since
     #[arg(long, conflicts_with = "list")]
     force: bool,
+    /// Print the changes as JSON
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     journal: JournalArgs,
 }
@@ -37,27 +41,104 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     let journal = args.journal.open()?;
     if args.list {
         let records = journal.records()?;
-        print::result(list(&journal, &records))?;
+        match args.json {
+            true => Schema::UNDO.with(Listed::of(&journal, &records)).print()?,
+            false => print::result(list(&journal, &records))?,
+        }
         if records.is_empty() {
             args.journal.where_else(&journal).into_iter().for_each(print::note);
         }
         return Ok(Exit::Done);
     }
     let undone = journal.undo(&Host::this(), Undo::AbandonedAndKept, args.force)?;
-    let mut text = String::new();
-    for undone in &undone {
-        let owner = &undone.owner;
-        let _ = writeln!(text, "{}: {} (process {}, `{}`)", undone.setting, undone.outcome, owner.pid, owner.command);
+    match args.json {
+        true => Schema::UNDO.with(Put::of(&journal, &undone)).print()?,
+        false => print::result(outcomes(&journal, &undone))?,
     }
-    if undone.is_empty() {
-        let _ = writeln!(text, "nothing in {} is to be put back", journal.folder().display());
-    }
-    print::result(text)?;
     if undone.is_empty() {
         args.journal.where_else(&journal).into_iter().for_each(print::note);
     }
     let all_final = undone.iter().all(|undone| undone.outcome.is_final());
     Ok(if all_final { Exit::Done } else { Exit::Failed })
+}
+
+/// A line for each setting.
+fn outcomes(journal: &Journal, undone: &[Undone]) -> String {
+    if undone.is_empty() {
+        return format!("nothing in {} is to be put back\n", journal.folder().display());
+    }
+    let line = |Undone { owner, setting, outcome, .. }: &Undone| {
+        format!("{setting}: {outcome} (process {}, `{}`)\n", owner.pid, owner.command)
+    };
+    undone.iter().map(line).collect()
+}
+
+/// The document of `--list`.
+#[derive(Serialize)]
+struct Listed<'a> {
+    journal: &'a Path,
+    records: Vec<Listing<'a>>,
+}
+
+/// A record of the journal.
+#[derive(Serialize)]
+struct Listing<'a> {
+    #[serde(flatten)]
+    owner: &'a Owner,
+    is_live: bool,
+    is_kept: bool,
+    changes: Vec<Was<'a>>,
+}
+
+/// A change of a record.
+#[derive(Serialize)]
+struct Was<'a> {
+    #[serde(flatten)]
+    change: &'a Change,
+    former: &'a Value,
+}
+
+impl<'a> Listed<'a> {
+    fn of(journal: &'a Journal, records: &'a [Record]) -> Self {
+        let records = records.iter().map(|record| Listing {
+            owner: &record.owner,
+            is_live: record.is_live,
+            is_kept: record.is_kept,
+            changes: record.changes.iter().map(|(former, change)| Was { change, former }).collect(),
+        });
+        Self { journal: journal.folder(), records: records.collect() }
+    }
+}
+
+/// The document of changes that were undone.
+#[derive(Serialize)]
+struct Put<'a> {
+    journal: &'a Path,
+    undone: Vec<PutOne<'a>>,
+}
+
+/// The outcome for one setting.
+#[derive(Serialize)]
+struct PutOne<'a> {
+    #[serde(flatten)]
+    owner: &'a Owner,
+    #[serde(flatten)]
+    setting: &'a Setting,
+    outcome: String,
+    /// Whether nothing is left to do.
+    is_final: bool,
+}
+
+impl<'a> Put<'a> {
+    fn of(journal: &'a Journal, undone: &'a [Undone]) -> Self {
+        let undone = undone.iter().map(|undone| PutOne {
+            owner: &undone.owner,
+            setting: &undone.setting,
+            outcome: undone.outcome.to_string(),
+            is_final: undone.outcome.is_final(),
+        });
+        Self { journal: journal.folder(), undone: undone.collect() }
+    }
 }
 
 /// The records of the journal, one after the other.

@@ -4,7 +4,7 @@
 use crate::{
     commands::ping::Application,
     lab::compare::{ContestError, Link, Spread, Terms, Testbed, fastest, mptcp, peer::Peer, testbed::halves},
-    measure::latency::RoundTrips,
+    measure::latency::{self, RoundTrips},
     print,
 };
 use clap::ValueEnum;
@@ -168,7 +168,8 @@ impl LatencyContest {
             .args(carrier.of_asker());
         let report = Peer::start(stream, testbed.cpus(Side::A))?.finish()?;
         receiver.finish()?;
-        Ok(serde_json::from_slice(&report)?)
+        let report: latency::Report = serde_json::from_slice(&report)?;
+        Ok(report.round_trips)
     }
 }
 

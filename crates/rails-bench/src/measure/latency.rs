@@ -8,6 +8,13 @@ use serde::{Deserialize, Serialize};
 use std::{io, time::Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+/// The report of `stream --ping`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// The figures of each size.
+    pub(crate) round_trips: Vec<RoundTrips>,
+}
+
 /// The times of round trips of messages of one size, in microseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RoundTrips {

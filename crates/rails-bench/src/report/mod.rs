@@ -1,6 +1,8 @@
 //! The work of each rail for a batch or a measurement, as a person reads it.
 
 #[cfg(feature = "cli")]
+pub(crate) mod documents;
+#[cfg(feature = "cli")]
 mod results;
 mod table;
 
@@ -54,10 +56,20 @@ impl std::fmt::Display for Goodput {
         write!(f, "{} in {seconds:.2} s", DataSize::bytes(self.bytes))?;
         if self.bytes > 0 && seconds > 0.0 {
             let rate = self.bits_per_second;
-            write!(f, ": goodput {:.2} Gbit/s ({:.1} MB/s)", rate / 1e9, rate / 8e6)?;
+            write!(f, ": goodput {} ({})", scaled(rate, "bit/s"), scaled(rate / 8.0, "B/s"))?;
         }
         Ok(())
     }
+}
+
+/// A rate with three digits, in the decimal unit that suits it.
+pub(crate) fn scaled(rate: f64, unit: &str) -> String {
+    let prefixes = [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
+    // A figure that rounds to 1000 is one of the next unit.
+    let (scale, prefix) = prefixes.into_iter().find(|(scale, _)| rate >= 0.9995 * scale).unwrap_or((1.0, ""));
+    let figure = rate / scale;
+    let decimals = if figure < 9.995 { 2 } else { usize::from(figure < 99.95) };
+    format!("{figure:.decimals$} {prefix}{unit}")
 }
 
 /// A line for each lane that was lost on the way.
@@ -139,8 +151,26 @@ mod tests {
     #[test]
     fn goodput_with_units_and_no_division_by_zero() {
         let shown = |bytes, millis| Goodput::new(bytes, Duration::from_millis(millis)).to_string();
-        assert_eq!(shown(1 << 30, 2000), "1 GiB in 2.00 s: goodput 4.29 Gbit/s (536.9 MB/s)");
+        assert_eq!(shown(1 << 30, 2000), "1 GiB in 2.00 s: goodput 4.29 Gbit/s (537 MB/s)");
         assert_eq!(shown(0, 10), "0 B in 0.01 s");
         assert_eq!(shown(5, 0), "5 B in 0.00 s");
+    }
+
+    #[test]
+    fn rates_with_three_digits_in_their_unit() {
+        let rates =
+            [3.83e8, 9.996e8, 9.994e9, 9.996e9, 99.96e9, 4e11, 12.34e3, 7.0, 0.0].map(|rate| scaled(rate, "bit/s"));
+        let expected = [
+            "383 Mbit/s",
+            "1.00 Gbit/s",
+            "9.99 Gbit/s",
+            "10.0 Gbit/s",
+            "100 Gbit/s",
+            "400 Gbit/s",
+            "12.3 kbit/s",
+            "7.00 bit/s",
+            "0.00 bit/s",
+        ];
+        assert_eq!(rates, expected);
     }
 }

@@ -15,9 +15,8 @@ use rails_multirail::Policy;
 use rails_transfer::{How, ReceiveSummary, SendSummary};
 use std::time::Duration;
 
-/// Prints the result of sending, for which the batch was begun again so many times. Returns whether
-/// everything arrived.
-pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, begun_again: u32, details: bool) -> Result<bool> {
+/// Prints the result of sending, for which the batch was begun again so many times.
+pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, begun_again: u32, details: bool) -> Result<()> {
     let unchanged = summary.files.iter().filter(|file| file.how == How::AlreadyThere).count();
     let mut counts = format!(
         "files: {} sent, {unchanged} unchanged, {} left out, {} failed",
@@ -33,17 +32,15 @@ pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, begun_agai
         print::note(format_args!("warning: receiver: {lacking}"));
     }
     let part = Part { name: "send", sends: true, side: &batch.side };
-    print_batch("sent", summary.bytes_sent, batch, &counts, part, details)?;
-    Ok(summary.is_complete())
+    print_batch("sent", summary.bytes_sent, batch, &counts, part, details)
 }
 
-/// Prints the result of receiving. Returns whether everything arrived.
-pub(crate) fn received(batch: &Batch<ReceiveSummary>, summary: &ReceiveSummary, details: bool) -> Result<bool> {
+/// Prints the result of receiving.
+pub(crate) fn received(batch: &Batch<ReceiveSummary>, summary: &ReceiveSummary, details: bool) -> Result<()> {
     let counts =
         format!("files: {} stored, {} unchanged, {} failed", summary.stored, summary.already_there, summary.failed);
     let part = Part { name: "receive", sends: false, side: &batch.side };
-    print_batch("received", summary.bytes_received, batch, &counts, part, details)?;
-    Ok(summary.is_complete())
+    print_batch("received", summary.bytes_received, batch, &counts, part, details)
 }
 
 /// Prints a measurement: the bytes the receiver got, and each rail's part in them at both ends.

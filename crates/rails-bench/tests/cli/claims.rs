@@ -2,7 +2,7 @@
 
 use crate::{
     measure::measured,
-    util::{rails_bench, run, start, stderr, stdout, text, wait_for, watch_stderr},
+    util::{json, rails_bench, run, start, stderr, stdout, text, wait_for, watch_stderr},
 };
 use rails_bind::claims::{Claims, Resource};
 use rails_lab::Sandbox;
@@ -38,7 +38,8 @@ fn claims_of_another_process_are_listed() {
     assert!(lines[1].contains("  CPUs 2-3, rx queue 1 of eth0  "), "{told}");
 
     let output = rails(claims.folder(), &["--json"]);
-    let holders: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let holders = json(&output);
+    let holders = &holders["holders"];
     assert_eq!(holders.as_array().map(Vec::len), Some(1));
     assert_eq!(holders[0]["pid"].to_string(), pid);
     assert_eq!(holders[0]["user"].to_string(), user);
@@ -50,7 +51,8 @@ fn claims_of_another_process_are_listed() {
     claim.check().unwrap();
     drop(claim);
     assert_eq!(stdout(&rails(claims.folder(), &[])), "no claims on this host\n");
-    assert_eq!(stdout(&rails(claims.folder(), &["--json"])), "[]\n");
+    let none = json(&rails(claims.folder(), &["--json"]));
+    assert_eq!(none, serde_json::json!({ "schema": "rails-bench.rails", "version": 1, "holders": [] }));
 }
 
 #[test]
@@ -220,8 +222,8 @@ fn running_end_holds_its_core() {
     let child = Killed(child);
     wait_for(&lines, "listening on ");
     let holders = |pid: u32| {
-        let holders: Value = serde_json::from_slice(&run(["rails", "--json"]).stdout).unwrap();
-        holders.as_array().unwrap().iter().find(|holder| holder["pid"] == pid).cloned()
+        let holders = json(&run(["rails", "--json"]));
+        holders["holders"].as_array().unwrap().iter().find(|holder| holder["pid"] == pid).cloned()
     };
     let id = child.0.id();
     let holder = holders(id).expect("it has claimed its core");

@@ -1,6 +1,6 @@
 //! `doctor` and `undo`, as anybody may run them.
 
-use crate::util::{run, stderr, stdout, text};
+use crate::util::{json, run, stderr, stdout, text};
 use rails_bind::settings::{Change, Host, Journal, Refusals, Setting, Value};
 use std::{
     fs,
@@ -70,8 +70,8 @@ fn an_unknown_interface_comes_with_those_there_are() {
 #[test]
 fn rails_are_examined_as_json() {
     let output = run(["doctor", "--rails", "loopback:2", "--seconds", "0.1", "--json"]);
-    let examined: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
-    let examined = examined.as_array().expect("one for each rail");
+    let document = json(&output);
+    let examined = document["examined"].as_array().expect("one for each rail");
     assert_eq!(examined.len(), 2);
     let mut broken = false;
     for (index, rail) in examined.iter().enumerate() {
@@ -113,11 +113,20 @@ fn a_kept_setting_that_has_gone_is_done_with() {
     let guard = Host::under(folder.path()).apply(&journal, &[change], Refusals::Fail).unwrap();
     guard.keep().unwrap();
 
+    let listed = json(&undo(&path, &["--list", "--json"]));
+    assert_eq!((&listed["schema"], &listed["version"]), (&"rails-bench.undo".into(), &1.into()));
+    let change = serde_json::json!({
+        "setting": { "setting": "receive_steering", "interface": "rails-gone0", "queue": 0 },
+        "value": { "cpus": "1" }, "former": { "cpus": "0" }
+    });
+    assert_eq!((&listed["records"][0]["changes"][0], &listed["records"][0]["is_kept"]), (&change, &true.into()));
     let list = stdout(&undo(&path, &["--list"]));
     assert!(list.contains("was meant to stay") && list.contains("rails-gone0 rx-0: CPU 1, before CPU 0"), "{list}");
-    let undone = undo(&path, &[]);
+    let undone = undo(&path, &["--json"]);
     assert_eq!(undone.status.code(), Some(0), "{}", stderr(&undone));
-    assert!(stdout(&undone).starts_with("receive packet steering of rails-gone0 rx-0: gone ("), "{}", stdout(&undone));
+    let undone = json(&undone);
+    assert_eq!((&undone["undone"][0]["outcome"], &undone["undone"][0]["is_final"]), (&"gone".into(), &true.into()));
+    assert_eq!(undone["undone"][0]["interface"], "rails-gone0", "{undone}");
     assert!(journal.records().unwrap().is_empty());
 }
 

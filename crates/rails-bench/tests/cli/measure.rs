@@ -1,6 +1,6 @@
 //! Measurements, as two processes on loopback rails, and between namespaces.
 
-use crate::util::{finish, rails_bench, run, start, stderr, stdout, wait_for};
+use crate::util::{finish, json, rails_bench, run, start, stderr, stdout, wait_for};
 use rails_multirail::record::Record;
 use serde_json::Value;
 
@@ -527,8 +527,7 @@ fn messages_are_asked_and_answered() {
     let output = run(["stream", "--to", &addresses, "--insecure"].into_iter().chain(ping));
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(finish(child, &lines).0, 0);
-    let figures: Value = serde_json::from_str(&stdout(&output)).expect("it is JSON");
-    for (figure, bytes) in figures.as_array().unwrap().iter().zip([64, 64 << 10]) {
+    for (figure, bytes) in json(&output)["round_trips"].as_array().unwrap().iter().zip([64, 64 << 10]) {
         assert_eq!(figure["bytes"], bytes);
         assert_eq!(figure["each_ns"].as_array().unwrap().len(), 20);
     }

@@ -79,7 +79,7 @@ fn plan_and_doctor_tell_of_refused_placement() {
         }
         let output = sandbox.output(rails_bench(args).arg("--json"));
         let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        let unheld = told.get("unheld").unwrap_or_else(|| &told[0]["unheld"]);
+        let unheld = told.get("unheld").unwrap_or_else(|| &told["examined"][0]["unheld"]);
         assert_eq!(unheld[0]["property"], "cpus", "{told}");
         assert_eq!(unheld[0]["cause"]["refused"]["call"], "sched_setaffinity", "{told}");
     }

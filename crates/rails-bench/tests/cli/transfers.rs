@@ -1,7 +1,8 @@
 //! `send` and `recv`, each a process.
 
 use crate::util::{
-    Receiver, finish, interrupt, pattern, rails_bench, run, secret, start, stderr, stdout, text, wait_for, watch_stderr,
+    Receiver, finish, interrupt, json, pattern, rails_bench, run, secret, start, stderr, stdout, text, wait_for,
+    watch_stderr,
 };
 use nix::errno::Errno;
 use rails_lab::Sandbox;
@@ -29,6 +30,37 @@ fn assert_same(a: &Path, b: &Path) {
 }
 
 #[test]
+fn documents_of_both_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, inbox) = (folder.path().join("tree"), folder.path().join("inbox"));
+    tree(&source);
+    UnixListener::bind(source.join("special")).unwrap();
+    let receiver = Receiver::start(&inbox, ["--insecure", "--json", "--once"]);
+    let sent = run(["send", text(&source), "--to", &receiver.addresses, "--insecure", "--json"]);
+    assert_eq!(sent.status.code(), Some(3), "{}", stderr(&sent));
+    let sent = json(&sent);
+    assert_eq!((&sent["schema"], &sent["version"]), (&"rails-bench.send".into(), &1.into()), "{sent}");
+    assert_eq!(
+        (&sent["complete"], &sent["bytes"], &sent["security"]),
+        (&true.into(), &5_000_011.into(), &"insecure".into())
+    );
+    let files = sent["files"].as_array().unwrap();
+    let small = files.iter().find(|file| file["path"] == "tree/below/small").unwrap();
+    assert_eq!((&small["size_bytes"], &small["how"], &small["resumed_at"]), (&11.into(), &"sent".into(), &0.into()));
+    assert_eq!(small["blake3"].as_str().unwrap().len(), 64);
+    assert_eq!((files.len(), sent["failures"].as_array().unwrap().len()), (3, 0));
+    assert!(sent["left_out"][0]["path"].as_str().unwrap().ends_with("tree/special"), "{sent}");
+    let lanes = sent["sender"]["rails"].as_array().unwrap().iter().map(|rail| &rail["lanes"][0]["bytes_sent"]);
+    assert!(lanes.map(|bytes| bytes.as_u64().unwrap()).sum::<u64>() > 5_000_000, "{sent}");
+
+    let (code, received, _) = receiver.finish();
+    let received: serde_json::Value = serde_json::from_str(&received).expect("one object");
+    assert_eq!((code, &received["schema"]), (0, &"rails-bench.recv".into()), "{received}");
+    assert_eq!((&received["stored"], &received["bytes"]), (&3.into(), &5_000_011.into()), "{received}");
+    assert!(received["peer"].as_str().unwrap().starts_with("127.0.0."), "{received}");
+}
+
+#[test]
 fn tree_over_two_rails_and_nothing_twice() {
     let folder = tempfile::tempdir().unwrap();
     let (source, inbox) = (folder.path().join("tree"), folder.path().join("inbox"));
@@ -42,7 +74,7 @@ fn tree_over_two_rails_and_nothing_twice() {
     assert_same(&source, &inbox.join("tree"));
     let told = stdout(&first);
     assert!(told.contains("files: 3 sent, 0 unchanged, 0 left out, 0 failed"), "{told}");
-    assert!(told.contains("goodput") && told.contains("Gbit/s") && told.contains("MB/s"), "{told}");
+    assert!(told.contains("goodput") && told.contains("bit/s (") && told.contains("B/s)"), "{told}");
     for (rail, address) in receiver.addresses.split(',').enumerate() {
         let line = told.lines().find(|line| line.contains(&format!("> {address}"))).expect("each lane has a line");
         assert_eq!(line.split_whitespace().next(), Some(rail.to_string().as_str()), "{told}");

@@ -69,8 +69,9 @@ fn guest_claimed_nic_is_left_alone() {
     let nic = topology.nic(cable.near()).expect("it has a driver");
     let owner = Owner::start(&cable);
     let holders = json(&output(rails_bench(None, &["rails", "--json"])));
-    let holds = &holders[0]["holds"];
-    assert_eq!(holders[0]["pid"], owner.0.id());
+    let holder = &holders["holders"][0];
+    let holds = &holder["holds"];
+    assert_eq!(holder["pid"], owner.0.id());
     assert_eq!(holds["interrupts"], list(nic.interrupts.iter().map(|irq| irq.number)), "{holds}");
     assert_eq!(holds["queues"][cable.near()], list(nic.rx_queues.iter().map(|queue| queue.index)), "{holds}");
 

@@ -84,7 +84,7 @@ fn listed() -> BTreeMap<u32, CpuSet> {
         let pid = holder["pid"].as_u64().expect("it is in this PID namespace").try_into().expect("it is a PID");
         (pid, holder["holds"]["cpus"].as_str().expect("a list").parse().expect("a list"))
     };
-    holders.as_array().expect("a list").iter().map(holder).collect()
+    holders["holders"].as_array().expect("a list").iter().map(holder).collect()
 }
 
 /// Starts that many processes at once, and checks which of them got which cores. Gives the winners.

@@ -174,7 +174,7 @@ fn examined(worker: &Worker, more: &[&str]) -> ([bool; 3], Json) {
     let pid = worker.0.id().to_string();
     let args = [&["doctor", "--pid", &pid, "--seconds", "1", "--json", "--journal", "/run/rails-test"], more].concat();
     let said = json(&output(rails_bench(None, &args)));
-    let report = &said[0]["report"];
+    let report = &said["examined"][0]["report"];
     let state = |property: &str| report[property]["state"].as_str().expect("a state").to_owned();
     let states = ["interrupt", "thread", "memory"].map(state);
     assert!(!states.contains(&"unknown".to_owned()), "{said:#}");

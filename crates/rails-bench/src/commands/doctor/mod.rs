@@ -5,11 +5,16 @@ mod mend;
 mod show;
 mod subject;
 
-use self::{examine::examine, mend::mend, subject::Subject};
-use crate::{exit::Exit, journal::JournalArgs, machine::this_machine, print};
+use self::{
+    examine::{Examined, examine},
+    mend::mend,
+    subject::Subject,
+};
+use crate::{document::Schema, exit::Exit, journal::JournalArgs, machine::this_machine, print};
 use anyhow::Result;
 use rails_bind::{settings::Host, thread::Tid};
 use rails_multirail::RailRequest;
+use serde::Serialize;
 use std::time::Duration;
 
 /// Say whether interrupts, threads and memory are where a NIC is, and how to mend it
@@ -51,6 +56,12 @@ pub(crate) struct Args {
     journal: JournalArgs,
 }
 
+/// The findings.
+#[derive(Serialize)]
+struct Report<'a> {
+    examined: &'a [Examined],
+}
+
 pub(crate) fn run(args: &Args) -> Result<Exit> {
     let host = Host::this();
     let topology = this_machine()?;
@@ -69,7 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         examined = now?;
     }
     if args.json {
-        print::result(format_args!("{}\n", serde_json::to_string_pretty(&examined)?))?;
+        Schema::DOCTOR.with(Report { examined: &examined }).print()?;
     } else {
         print::result(show::examined(&examined))?;
     }

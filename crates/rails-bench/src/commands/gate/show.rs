@@ -1,6 +1,7 @@
 //! The state of the gate that runs on this host.
 
 use crate::{
+    document::Schema,
     exit::{Exit, Help},
     print,
 };
@@ -12,7 +13,7 @@ use std::{fmt::Write, io::ErrorKind};
 pub(super) async fn status(door: &Door, json: bool) -> Result<Exit> {
     let status = door.status().await.map_err(no_gate)?;
     match json {
-        true => print::result(format_args!("{}\n", serde_json::to_string(&status)?))?,
+        true => Schema::GATE.with(&status).print_line()?,
         false => print::result(tables(&status)?)?,
     }
     Ok(Exit::Done)

@@ -28,6 +28,7 @@ use self::{
 };
 use super::door::DoorArgs;
 use crate::{
+    document::Schema,
     exit::{Exit, Help},
     journal::JournalArgs,
     machine::this_machine,
@@ -130,7 +131,7 @@ pub(crate) fn run(args: Args, details: bool) -> Result<Exit> {
     };
     let report = Report::new(ended, placed, watched, striping.as_ref().map(Striping::connections));
     if let Some(file) = &wishes.json {
-        let text = format!("{}\n", serde_json::to_string_pretty(&report)?);
+        let text = Schema::RUN.with(&report).pretty()?;
         // The caller waits for the program's own exit, so this error does not replace it.
         if let Err(error) = output_file::write(file, text) {
             print::note(format_args!("error: --json: cannot write {}: {error}", file.display()));

@@ -7,7 +7,7 @@ mod explain;
 mod svg;
 mod watch;
 
-use crate::{exit::Exit, machine::MachineArgs, print};
+use crate::{document::Schema, exit::Exit, machine::MachineArgs, print};
 use anyhow::Result;
 
 /// Show the machine: packages, NUMA nodes, caches, cores, NICs with their queues and interrupts
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     }
     match if args.json { Format::Json } else { args.of } {
         Format::Text => print::result(topology.tree())?,
-        Format::Json => print::result(format_args!("{}\n", serde_json::to_string_pretty(&topology)?))?,
+        Format::Json => Schema::TOPO.with(&topology).print()?,
         #[cfg(feature = "files")]
         Format::Xml => print::result(format_args!("{}\n", topology.to_hwloc_xml()))?,
     }

@@ -1,6 +1,7 @@
 //! `rails-bench topo --watch`: changes as they happen.
 
 use crate::{
+    document::Schema,
     exit::{Exit, Signal},
     print,
     stop::Stop,
@@ -43,9 +44,12 @@ async fn follow(changes: &mut Changes, as_json: bool) -> Result<Exit> {
     while let Some(update) = changes.next().await {
         let update = update.context("this machine can be watched no longer")?;
         let now = SystemTime::now();
-        let line = if as_json { json_line(&update, now).to_string() } else { text_line(&update, now) };
+        let line = match as_json {
+            true => Schema::TOPO_CHANGE.with(json_line(&update, now)).line()?,
+            false => text_line(&update, now) + "\n",
+        };
         let mut out = io::stdout().lock();
-        match writeln!(out, "{line}").and_then(|()| out.flush()) {
+        match write!(out, "{line}").and_then(|()| out.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
             written => written.context("cannot write to stdout")?,
         }

@@ -1,0 +1,204 @@
+//! The results of batches as documents.
+
+use crate::{
+    batch::Batch,
+    document::{Document, Schema},
+    side::Side,
+};
+use rails_transfer::{Failure, How, LackingGuarantee, ReceiveSummary, SendSummary, SentFile, Skipped};
+use serde::Serialize;
+use std::{net::SocketAddr, os::unix::ffi::OsStrExt, path::Path};
+
+/// The result of `send`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Sent<'a> {
+    /// Whether no entry failed.
+    complete: bool,
+    #[serde(flatten)]
+    work: Work,
+    /// The number of times the batch was begun again.
+    begun_again: u32,
+    /// The files that the receiver confirmed.
+    files: Vec<File<'a>>,
+    /// The number of folders that exist at the receiver.
+    folders: u64,
+    /// The number of symbolic links that exist at the receiver.
+    links: u64,
+    failures: Vec<Entry<'a>>,
+    /// The entries that were left out on purpose.
+    left_out: Vec<Entry<'a>>,
+    /// The guarantees that the receiver's file system refused.
+    lacking: Vec<String>,
+    sender: &'a Side,
+}
+
+/// The result of `recv` for one batch.
+#[derive(Debug, Serialize)]
+pub(crate) struct Received<'a> {
+    /// Whether no entry failed.
+    complete: bool,
+    /// The sender's address.
+    peer: SocketAddr,
+    #[serde(flatten)]
+    work: Work,
+    /// The number of files written and verified.
+    stored: u64,
+    /// The number of files that were there already.
+    unchanged: u64,
+    /// The number of folders that exist at the receiver.
+    folders: u64,
+    /// The number of symbolic links that exist at the receiver.
+    links: u64,
+    /// The number of failures, of the sender and of the receiver.
+    failed: u64,
+    /// The first 1000 failures.
+    failures: Vec<Entry<'a>>,
+    /// The guarantees that the receiver's file system refused.
+    lacking: Vec<String>,
+    receiver: &'a Side,
+}
+
+/// The bytes of a batch, and their time.
+#[derive(Debug, Serialize)]
+struct Work {
+    /// The file bytes that went over the stream.
+    bytes: u64,
+    seconds: f64,
+    goodput_bits_per_second: f64,
+    /// The security of the stream.
+    security: String,
+}
+
+/// A file that arrived.
+#[derive(Debug, Serialize)]
+struct File<'a> {
+    #[serde(flatten)]
+    path: Name<'a>,
+    size_bytes: u64,
+    /// The digest on which both ends agree; `null` of a file that neither has read.
+    blake3: Option<String>,
+    #[serde(flatten)]
+    how: Arrival,
+}
+
+/// The way in which the receiver got a file.
+#[derive(Debug, Serialize)]
+#[serde(tag = "how", rename_all = "snake_case")]
+enum Arrival {
+    /// Bytes were sent, from this offset on.
+    Sent { resumed_at: u64 },
+    /// The receiver had the file.
+    Unchanged,
+}
+
+/// An entry that did not arrive.
+#[derive(Debug, Serialize)]
+struct Entry<'a> {
+    #[serde(flatten)]
+    path: Option<Name<'a>>,
+    reason: String,
+}
+
+/// A path. `path` has a mark in place of bytes that are no UTF-8, and `path_bytes` is there then.
+#[derive(Debug, Serialize)]
+struct Name<'a> {
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<&'a [u8]>,
+}
+
+/// The document of a batch that was sent.
+pub(crate) fn sent<'a>(
+    batch: &'a Batch<SendSummary>,
+    summary: &'a SendSummary,
+    begun_again: u32,
+) -> Document<Sent<'a>> {
+    Schema::SEND.with(Sent {
+        complete: summary.is_complete(),
+        work: Work::of(batch, summary.bytes_sent),
+        begun_again,
+        files: summary.files.iter().map(File::from).collect(),
+        folders: summary.folders,
+        links: summary.links,
+        failures: summary.failures.iter().map(Entry::from).collect(),
+        left_out: summary.skipped.iter().map(Entry::from).collect(),
+        lacking: lacking(&summary.lacking),
+        sender: &batch.side,
+    })
+}
+
+/// The document of a batch that was received from this peer.
+pub(crate) fn received<'a>(
+    batch: &'a Batch<ReceiveSummary>,
+    summary: &'a ReceiveSummary,
+    peer: SocketAddr,
+) -> Document<Received<'a>> {
+    Schema::RECV.with(Received {
+        complete: summary.is_complete(),
+        peer,
+        work: Work::of(batch, summary.bytes_received),
+        stored: summary.stored,
+        unchanged: summary.already_there,
+        folders: summary.folders,
+        links: summary.links,
+        failed: summary.failed,
+        failures: summary.failures.iter().map(Entry::from).collect(),
+        lacking: lacking(&summary.lacking),
+        receiver: &batch.side,
+    })
+}
+
+fn lacking(lacking: &[LackingGuarantee]) -> Vec<String> {
+    lacking.iter().map(ToString::to_string).collect()
+}
+
+impl Work {
+    fn of<T>(batch: &Batch<T>, bytes: u64) -> Self {
+        let seconds = batch.seconds();
+        let goodput_bits_per_second = if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 };
+        Self { bytes, seconds, goodput_bits_per_second, security: batch.security.to_string() }
+    }
+}
+
+impl<'a> From<&'a SentFile> for File<'a> {
+    fn from(file: &'a SentFile) -> Self {
+        let how = match file.how {
+            How::Sent { resumed_at } => Arrival::Sent { resumed_at },
+            How::AlreadyThere => Arrival::Unchanged,
+        };
+        let blake3 = file.digest.as_ref().map(ToString::to_string);
+        Self { path: file.path.as_path().into(), size_bytes: file.size, blake3, how }
+    }
+}
+
+impl<'a> From<&'a Failure> for Entry<'a> {
+    fn from(failure: &'a Failure) -> Self {
+        Self { path: failure.path.as_deref().map(Name::from), reason: failure.reason.to_string() }
+    }
+}
+
+impl<'a> From<&'a Skipped> for Entry<'a> {
+    fn from(skipped: &'a Skipped) -> Self {
+        Self { path: Some(skipped.source.as_path().into()), reason: skipped.reason.to_string() }
+    }
+}
+
+impl<'a> From<&'a Path> for Name<'a> {
+    fn from(path: &'a Path) -> Self {
+        let path_bytes = path.to_str().is_none().then(|| path.as_os_str().as_bytes());
+        Self { path: path.to_string_lossy().into_owned(), path_bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+
+    #[test]
+    fn bytes_of_names_that_are_no_text() {
+        let text = |name: &[u8]| serde_json::to_string(&Name::from(Path::new(OsStr::from_bytes(name)))).unwrap();
+        assert_eq!(text("\u{202e}é\n".as_bytes()), "{\"path\":\"\u{202e}é\\n\"}");
+        assert_eq!(text(b"a\xff"), "{\"path\":\"a\u{fffd}\",\"path_bytes\":[97,255]}");
+    }
+}

@@ -17,6 +17,7 @@ pub(crate) struct Schema {
 impl Schema {
     pub(crate) const DOCTOR: Self = Self::first("rails-bench.doctor");
     pub(crate) const GATE: Self = Self::first("rails-bench.gate");
+    pub(crate) const INTERVAL: Self = Self::first("rails-bench.interval");
     pub(crate) const PLAN: Self = Self::first("rails-bench.plan");
     pub(crate) const PROBE: Self = Self::first("rails-bench.probe");
     pub(crate) const RAILS: Self = Self::first("rails-bench.rails");
@@ -25,6 +26,7 @@ impl Schema {
     pub(crate) const RUN: Self = Self::first("rails-bench.run");
     pub(crate) const SEND: Self = Self::first("rails-bench.send");
     pub(crate) const SERVE: Self = Self::first("rails-bench.serve");
+    pub(crate) const SERVE_SENT: Self = Self::first("rails-bench.serve-sent");
     pub(crate) const STREAM: Self = Self::first("rails-bench.stream");
     pub(crate) const TASKS: Self = Self::first("rails-bench.tasks");
     pub(crate) const TOPO: Self = Self::first("rails-bench.topo");

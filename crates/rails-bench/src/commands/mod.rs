@@ -40,6 +40,13 @@ pub(crate) fn seconds(text: &str) -> Result<Duration> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// The time between reports, in seconds, as the command line gives it.
+fn report_interval(text: &str) -> Result<Duration> {
+    let time = seconds(text)?;
+    ensure!(time >= Duration::from_millis(100), "it is at least 0.1");
+    Ok(time)
+}
+
 /// An error if the folder that a flag names does not exist: a misspelt one would seem to be empty.
 fn ensure_exists(flag: &str, folder: &Path) -> Result<()> {
     let found = folder.metadata().with_context(|| format!("{flag}: cannot open `{}`", folder.display()));

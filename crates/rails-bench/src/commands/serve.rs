@@ -9,19 +9,20 @@ use crate::{
     measure::{
         Received,
         flows::{self, FlowKind, Listeners},
+        intervals::Intervals,
         series::Series,
-        striped,
+        striped::{self, Sent, Served},
     },
     placement::RailsArgs,
     print, report,
     side::Side,
-    stop::Stop,
+    stop::{Stop, Stopped},
     thread::block_on,
     tls::ServerTls,
     turn::GaveWay,
 };
 use anyhow::{Result, bail};
-use rails_multirail::{LaneAddress, Scheme};
+use rails_multirail::{LaneAddress, Scheme, StreamStats};
 use serde::Serialize;
 use std::{net::SocketAddr, time::Duration};
 
@@ -46,6 +47,10 @@ pub(crate) struct Args {
     /// The runtime on which messages are received and sent back
     #[arg(long, value_name = "RUNTIME", default_value = "rail")]
     application: ping::Application,
+    /// Say every so many seconds what has moved since for each caller of `stream`, on all lanes and
+    /// on each; plain flows and MPTCP are left out
+    #[arg(short, long, value_name = "S", value_parser = super::report_interval)]
+    interval: Option<Duration>,
     #[command(flatten)]
     placement: RailsArgs,
     #[command(flatten)]
@@ -70,8 +75,21 @@ struct Report<'a> {
     receiver: &'a Side,
     /// The number of other callers that this end served meanwhile.
     served_beside: u64,
+    /// Whether a signal ended the measurement before the last byte.
+    interrupted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<&'a Series>,
+}
+
+/// The report of bytes that were sent for a caller.
+#[derive(Serialize)]
+struct SentReport<'a> {
+    #[serde(flatten)]
+    sent: &'a Sent,
+    /// The security of the stream.
+    security: String,
+    /// Whether a signal ended the measurement before the last byte.
+    interrupted: bool,
 }
 
 pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
@@ -103,16 +121,31 @@ impl Server<'_> {
         let limit = self.args.idle_timeout;
         let (peer, waits, company) = (guest.session.peer_addr(), guest.waits.clone(), guest.company.clone());
         let served = tokio::select! {
-            served = stop.or(self.work(&mut guest)) => served,
+            served = self.work(&mut guest, &mut stop) => served,
             () = waits.last(limit, || company.waiting() > 0) => Err(GaveWay::Stalled { peer, limit }.into()),
         };
         guest.end(&served).await;
         served
     }
 
-    async fn work(self, guest: &mut Guest) -> Result<Exit> {
+    async fn work(self, guest: &mut Guest, stop: &mut Stop) -> Result<Exit> {
         let Endpoint { topology, rails, options, .. } = self.endpoint;
-        let (received, is_plain) = match guest.request.clone() {
+        if let Request::Count { over: Carrier::Stream, watch, direction } = guest.request {
+            let intervals = Intervals::new(self.args.interval, self.args.json);
+            let (wish, security, here) = ((direction, watch), options.security().mode(), (topology, rails));
+            let Served { received, sent, interrupted, stats } =
+                striped::serve(guest, wish, security, here, intervals, stop).await?;
+            let sent = sent.as_ref().map(|sent| (sent, interrupted.is_some()));
+            self.say(received.as_ref(), sent, Some(&stats))?;
+            return interrupted.map_or(Ok(Exit::Done), |signal| Err(Stopped(signal).into()));
+        }
+        stop.or(self.work_beside(guest)).await
+    }
+
+    /// Does work that takes no stream of the session but the conversation's.
+    async fn work_beside(self, guest: &mut Guest) -> Result<Exit> {
+        let Endpoint { topology, rails, .. } = self.endpoint;
+        let received = match guest.request.clone() {
             Request::Files { .. } => unreachable!("a host that serves hears no senders of files"),
             Request::Echo { over } => {
                 let answered = ping::answer(guest, over, self.args.application, rails, || self.listeners(over)).await?;
@@ -124,16 +157,13 @@ impl Server<'_> {
                 print::note(format_args!("the path from {} was measured", guest.session.peer_addr().ip()));
                 return Ok(Exit::Done);
             }
-            Request::Count { over: Carrier::Stream, watch } => {
-                (striped::receive(guest, options.security().mode(), watch, topology, rails).await?, false)
-            }
-            Request::Count { over, watch } => {
+            Request::Count { over, watch, .. } => {
                 let listeners = self.listeners(over).await;
                 let listeners = guest.unless_refused(listeners).await?;
-                (flows::receive(guest, listeners, over.flows(), watch, topology, rails).await?, true)
+                flows::receive(guest, listeners, over.flows(), watch, topology, rails).await?
             }
         };
-        self.say(&received, is_plain)?;
+        self.say(Some(&received), None, None)?;
         Ok(Exit::Done)
     }
 
@@ -153,15 +183,19 @@ impl Server<'_> {
 
     /// Tells of a measurement. One of several whose results cannot be written is no reason to
     /// refuse those to come.
-    fn say(self, received: &Received, is_plain: bool) -> Result<()> {
-        let stats = (!is_plain).then_some(received.stats.as_ref()).flatten();
-        for written in [self.tell(received), self.args.metrics.write(stats)] {
+    fn say(self, received: Option<&Received>, sent: Option<(&Sent, bool)>, stats: Option<&StreamStats>) -> Result<()> {
+        let told = [
+            received.map_or(Ok(()), |received| self.tell(received)),
+            sent.map_or(Ok(()), |(sent, interrupted)| self.tell_sent(sent, interrupted)),
+            self.args.metrics.write(stats),
+        ];
+        for written in told {
             match written {
                 Err(error) if !self.args.once => explain_seldom(&error),
                 written => written?,
             }
         }
-        match received.count.wrong_at {
+        match received.and_then(|received| received.count.wrong_at) {
             Some(at) => bail!("byte {at} is another than the one that was sent"),
             None => Ok(()),
         }
@@ -170,7 +204,7 @@ impl Server<'_> {
     fn tell(self, received: &Received) -> Result<()> {
         let Received { count, goodput_bits_per_second: goodput, side: receiver, series, .. } = received;
         if !self.args.json {
-            return report::counted(count, *goodput, receiver, received.served_beside, self.details);
+            return report::counted(received, self.details);
         }
         let report = Report {
             bytes: count.bytes,
@@ -180,9 +214,18 @@ impl Server<'_> {
             security: received.security.as_deref(),
             receiver,
             served_beside: received.served_beside,
+            interrupted: received.interrupted,
             series: series.as_ref(),
         };
         Schema::SERVE.with(report).print_line()
+    }
+
+    fn tell_sent(self, sent: &Sent, interrupted: bool) -> Result<()> {
+        if !self.args.json {
+            return report::given(sent, interrupted, self.details);
+        }
+        let security = self.endpoint.options.security().mode().to_string();
+        Schema::SERVE_SENT.with(SentReport { sent, security, interrupted }).print_line()
     }
 }
 

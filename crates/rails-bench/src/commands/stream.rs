@@ -1,16 +1,19 @@
-//! `stream`: the sending end of a measurement.
+//! `stream`: the end of a measurement that calls.
 
 use super::{metrics::MetricsArgs, ping, seconds};
 use crate::{
-    conversation::{Carrier, Request, Watch},
+    conversation::{Carrier, Direction, Request, Watch},
     document::Schema,
     duration,
-    endpoint::{Address, Endpoint, Remotes, StreamArgs, StripingArgs, socket, sockets},
+    endpoint::{Address, Endpoint, Paired, Remotes, StreamArgs, StripingArgs, socket, sockets},
     exit::Exit,
     measure::{
         Amount,
         flows::{self, FlowKind},
-        latency, striped,
+        intervals::Intervals,
+        latency,
+        report::Measurement,
+        striped::{self, Measured, Wish},
     },
     placement::RailsArgs,
     print, report, size,
@@ -21,6 +24,7 @@ use crate::{
 use anyhow::{Context, Result, bail};
 use rails_multirail::{RailRequest, Rails};
 use rails_topo::DataSize;
+use serde::Serialize;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Measure one stream from memory to memory, over one rail or several
@@ -46,9 +50,18 @@ pub(crate) struct Args {
     /// How long to send; 10 s by default
     #[arg(long, value_name = "S", value_parser = seconds, conflicts_with = "bytes")]
     seconds: Option<Duration>,
-    /// How much to send, for example 4GiB
+    /// How much to send, for example 4GiB; with --both so much each way
     #[arg(long, value_name = "N", value_parser = size::parse)]
     bytes: Option<DataSize>,
+    /// Measure the way from the peer, which sends
+    #[arg(short = 'R', long, conflicts_with_all = ["plain", "mptcp", "ping"])]
+    reverse: bool,
+    /// Measure both ways at a time, by a stream each way
+    #[arg(long, conflicts_with_all = ["plain", "mptcp", "ping", "reverse"])]
+    both: bool,
+    /// Say every so many seconds what has moved since, on all lanes and on each
+    #[arg(short, long, value_name = "S", value_parser = super::report_interval, conflicts_with_all = ["plain", "mptcp", "ping"])]
+    interval: Option<Duration>,
     #[command(flatten)]
     placement: RailsArgs,
     #[command(flatten)]
@@ -78,8 +91,8 @@ pub(crate) struct Args {
     /// as 20ms, and every longer pause
     #[arg(long, value_name = "TIME", conflicts_with = "ping", value_parser = interval)]
     samples: Option<Duration>,
-    /// Have the peer look whether every byte is the one that was sent at its place, and fail where
-    /// one is not
+    /// Have the receiver look whether every byte is the one that was sent at its place, and fail
+    /// where one is not
     #[arg(long, conflicts_with = "ping")]
     check: bool,
     #[command(flatten)]
@@ -88,11 +101,21 @@ pub(crate) struct Args {
     /// fails; docs/troubleshooting.md says how they are replayed
     #[arg(long, value_name = "FILE", conflicts_with_all = ["plain", "mptcp", "ping"])]
     record_decisions: Option<PathBuf>,
-    /// Print the measurement as one JSON object
+    /// Print the measurement as a JSON object on one line; --both prints two, and --interval one
+    /// more each time
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     stream: StreamArgs<ClientTls>,
+}
+
+/// A measurement, and the lanes' pairing if it was asked for.
+#[derive(Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    measurement: &'a Measurement,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paired: Option<&'a Paired>,
 }
 
 pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
@@ -125,46 +148,67 @@ async fn measure(args: &Args, endpoint: &Endpoint, remotes: &Remotes, details: b
     let Endpoint { topology, rails, options, .. } = endpoint;
     let (kind, over, called) = args.carrier(rails, remotes)?;
     let watch = Watch { interval_us: args.samples.map(|time| time.as_micros() as u64), check: args.check };
-    let request = Request::Count { over, watch };
+    let direction = match (args.reverse, args.both) {
+        (true, _) => Direction::FromPeer(amount.into()),
+        (_, true) => Direction::Both(amount.into()),
+        _ => Direction::ToPeer,
+    };
+    let request = Request::Count { over, watch, direction };
     let (mut call, paired) = endpoint.call(remotes, &request, &mut stop).await?;
     if args.explain && !args.json {
         print::note(format_args!("{paired}"));
     }
-    let measuring = async {
-        match &kind {
-            Some(kind) => {
+    let measured = match &kind {
+        Some(kind) => {
+            let measuring = async {
                 let open = flows::open(&mut call, &request, kind, rails, &called, over.flows()).await?;
                 flows::send(&mut call, open, kind, amount, topology, rails).await
-            }
-            None => {
-                let how = (args.striping.policy(), args.stream.driver(), options.security().mode());
-                striped::send(&mut call, amount, how, topology, rails).await
-            }
+            };
+            stop.or(measuring).await.map(|sent| (vec![sent], None, None))
+        }
+        None => {
+            let wish = Wish {
+                amount,
+                direction,
+                watch,
+                policy: args.striping.policy(),
+                driver: args.stream.driver(),
+                security: options.security().mode(),
+                intervals: Intervals::new(args.interval, args.json),
+            };
+            let measured = striped::measure(&mut call, wish, topology, rails, &mut stop).await;
+            measured.map(|Measured { to_peer, from_peer, interrupted, stats }| {
+                (to_peer.into_iter().chain(from_peer).collect(), interrupted, Some(stats))
+            })
         }
     };
-    let measured = stop.or(measuring).await;
     let measured = call.explained(measured).await;
     // A handle of the decisions would keep the session's events from their end.
     let written = super::write_decisions(args.record_decisions.as_deref(), &call.session.decisions());
     call.end(&measured).await;
     written?;
-    let mut measurement = measured.with_context(|| format!("--to {remotes}"))?;
-    measurement.sender = measurement.sender.explained(|rail| paired.why_unused(rail));
-    if args.json {
-        let mut measured = serde_json::to_value(&measurement)?;
-        if let Some(measured) = measured.as_object_mut().filter(|_| args.explain) {
-            measured.insert("paired".to_owned(), serde_json::to_value(paired)?);
+    let (measurements, interrupted, stats): (Vec<Measurement>, _, _) =
+        measured.with_context(|| format!("--to {remotes}"))?;
+    let measurements = measurements.into_iter().map(|one| one.explained(|rail| paired.why_unused(rail)));
+    let measurements: Vec<Measurement> = measurements.collect();
+    for measurement in &measurements {
+        if args.json {
+            let paired = args.explain.then_some(&paired);
+            Schema::STREAM.with(Report { measurement, paired }).print_line()?;
+        } else {
+            report::measured(measurement, details)?;
         }
-        Schema::STREAM.with(measured).print_line()?;
-    } else {
-        report::measured(&measurement, details)?;
     }
-    args.metrics.write(measurement.stats.as_ref())?;
-    let lost = measurement.sender.lanes().chain(measurement.receiver.lanes()).any(|lane| lane.lost.is_some());
-    if let Some(at) = measurement.wrong_at {
+    args.metrics.write(stats.as_ref())?;
+    if let Some(at) = measurements.iter().find_map(|measurement| measurement.wrong_at) {
         bail!("--check: byte {at} is another than the one that was sent");
     }
-    Ok(if lost { Exit::Failed } else { Exit::Done })
+    let mut lanes = measurements.iter().flat_map(|one| one.sender.lanes().chain(one.receiver.lanes()));
+    Ok(match interrupted {
+        Some(signal) => Exit::Signal(signal),
+        None if lanes.any(|lane| lane.lost.is_some()) => Exit::Failed,
+        None => Exit::Done,
+    })
 }
 
 /// Measures round trips, and prints their times.

@@ -184,13 +184,14 @@ pub(crate) fn fuzz(bytes: &[u8]) {
 /// For [`crate::fuzzing`].
 #[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz_seeds() -> Vec<Vec<u8>> {
-    use super::{Carrier, Token, Watch};
+    use super::{Carrier, Direction, Share, Token, Watch};
     let batch = Token::from_bytes([7; Token::LEN]);
     let over = Carrier::Plain { flows: 2 };
     let watch = Watch { interval_us: Some(20_000), check: true };
     let requests = [
         Request::Files { batch },
-        Request::Count { over, watch },
+        Request::Count { over, watch, direction: Direction::ToPeer },
+        Request::Count { over: Carrier::Stream, watch, direction: Direction::Both(Share::Bytes(9)) },
         Request::Echo { over: Carrier::Mptcp },
         Request::Probe,
     ];
@@ -198,7 +199,7 @@ pub(crate) fn fuzz_seeds() -> Vec<Vec<u8>> {
 }
 
 const MAGIC: &[u8; 8] = b"BENCH-TO";
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 const GREETING_LEN: usize = 10;
 /// The limit on a request, in bytes.
 pub(super) const MAX_REQUEST: usize = 1 << 10;
@@ -208,7 +209,7 @@ pub(super) const MAX_REPLY: usize = 4 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::{Carrier, Reply, Token, Watch};
+    use crate::conversation::{Carrier, Direction, Reply, Share, Token, Watch};
     use tokio::io::{duplex, split};
 
     #[tokio::test]
@@ -219,7 +220,8 @@ mod tests {
             Control::new(reading, writing)
         });
         let watch = Watch { interval_us: None, check: true };
-        let request = Request::Count { over: Carrier::Plain { flows: 3 }, watch };
+        let direction = Direction::FromPeer(Share::Microseconds(5));
+        let request = Request::Count { over: Carrier::Stream, watch, direction };
         let calling = async {
             near.greet().await.unwrap();
             near.say(&request).await.unwrap();

@@ -8,6 +8,7 @@ mod claims;
 mod control;
 mod host;
 
+use crate::measure::Amount;
 pub(crate) use call::Call;
 pub(crate) use claims::{Claims, Token};
 pub(crate) use control::{Control, ConversationError};
@@ -24,8 +25,8 @@ use std::{fmt, time::Duration};
 pub(crate) enum Request {
     /// `send`: take a batch of files. A sender that begins a batch again names it as before.
     Files { batch: Token },
-    /// `stream`: count the bytes that come.
-    Count { over: Carrier, watch: Watch },
+    /// `stream`: count the bytes that come, or send some.
+    Count { over: Carrier, watch: Watch, direction: Direction },
     /// `stream --ping`: send messages back.
     Echo { over: Carrier },
     /// `probe`: take what a probe of the path sends.
@@ -44,6 +45,28 @@ pub(crate) enum Carrier {
     Plain { flows: u16 },
     /// One socket of the kernel's MPTCP.
     Mptcp,
+}
+
+/// The direction of a measurement's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Direction {
+    /// To the end that listens.
+    ToPeer,
+    /// From the end that listens, which sends that much.
+    FromPeer(Share),
+    /// Both ways at a time.
+    Both(Share),
+}
+
+/// The amount that an end sends for its caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Share {
+    /// So many bytes.
+    Bytes(u64),
+    /// Bytes for so long.
+    Microseconds(u64),
 }
 
 /// Work of a receiver besides counting.
@@ -96,6 +119,9 @@ impl Request {
     fn unfit(&self) -> Option<&'static str> {
         match self {
             Self::Count { watch, .. } if !watch.is_fit() => Some("an interval is 1ms to 60s"),
+            Self::Count { over, direction, .. } if *over != Carrier::Stream && *direction != Direction::ToPeer => {
+                Some("flows go to the end that listens alone")
+            }
             Self::Count { over: Carrier::Messages, .. } => Some("messages are for `stream --ping`"),
             Self::Count { over, .. } | Self::Echo { over } if !over.is_fit() => {
                 Some("there are too many flows, or none")
@@ -109,6 +135,44 @@ impl Request {
         match self {
             Self::Files { .. } => Role::Receive,
             Self::Count { .. } | Self::Echo { .. } | Self::Probe => Role::Serve,
+        }
+    }
+}
+
+impl Direction {
+    /// Whether the caller sends.
+    pub(crate) fn goes_to_peer(self) -> bool {
+        !matches!(self, Self::FromPeer(_))
+    }
+
+    /// Whether the end that listens sends.
+    pub(crate) fn comes_from_peer(self) -> bool {
+        self.share_of_peer().is_some()
+    }
+
+    /// The amount that the end that listens sends.
+    pub(crate) fn share_of_peer(self) -> Option<Amount> {
+        match self {
+            Self::ToPeer => None,
+            Self::FromPeer(share) | Self::Both(share) => Some(share.into()),
+        }
+    }
+}
+
+impl From<Share> for Amount {
+    fn from(share: Share) -> Self {
+        match share {
+            Share::Bytes(bytes) => Self::Bytes(bytes),
+            Share::Microseconds(time) => Self::Time(Duration::from_micros(time)),
+        }
+    }
+}
+
+impl From<Amount> for Share {
+    fn from(amount: Amount) -> Self {
+        match amount {
+            Amount::Bytes(bytes) => Self::Bytes(bytes),
+            Amount::Time(time) => Self::Microseconds(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)),
         }
     }
 }

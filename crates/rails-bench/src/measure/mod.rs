@@ -6,6 +6,7 @@
 //! before. The receiver sends its figures back over the conversation, after the last byte.
 
 pub(crate) mod flows;
+pub(crate) mod intervals;
 pub(crate) mod latency;
 pub(crate) mod neighbour;
 pub(crate) mod path;
@@ -16,13 +17,16 @@ pub(crate) mod striped;
 pub(crate) mod tasks;
 pub(crate) mod work;
 
-use crate::{side::Side, turn::Waits};
+use crate::{conversation::Watch, side::Side, turn::Waits};
 use bytes::Bytes;
 use pattern::{Checker, Pattern};
 use serde::{Deserialize, Serialize};
 use series::{Recorder, Series};
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -56,16 +60,40 @@ pub(crate) struct Supply {
     amount: Amount,
     start: Instant,
     dealt: u64,
+    enough: Enough,
+}
+
+/// A word that ends supplies before their amounts are reached.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Enough(Arc<AtomicBool>);
+
+impl Enough {
+    /// Ends them.
+    pub(crate) fn say(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    fn is_said(&self) -> bool {
+        self.0.load(Relaxed)
+    }
 }
 
 impl Supply {
     /// A supply of incompressible bytes, whose time starts now.
     pub(crate) fn start(amount: Amount) -> Self {
-        Self { pattern: Pattern::new(b""), amount, start: Instant::now(), dealt: 0 }
+        Self { pattern: Pattern::new(b""), amount, start: Instant::now(), dealt: 0, enough: Enough::default() }
+    }
+
+    /// A supply that also ends at a word.
+    pub(crate) fn until(self, enough: Enough) -> Self {
+        Self { enough, ..self }
     }
 
     /// The next block; `None` when the amount is reached.
     pub(crate) fn next(&mut self) -> Option<Bytes> {
+        if self.enough.is_said() {
+            return None;
+        }
         let length = match self.amount {
             Amount::Time(time) if self.start.elapsed() >= time => return None,
             Amount::Time(_) => BLOCK,
@@ -85,12 +113,20 @@ impl Supply {
 
 /// The report of a receiver to the source, after the last byte.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Receipt {
+pub(crate) struct Receipt {
     count: Count,
     /// The rate of arrival; of several flows, while all of them ran.
     goodput_bits_per_second: f64,
     side: Side,
     served_beside: u64,
+}
+
+impl Receipt {
+    /// The report of a receiver of one stream.
+    fn of(counter: &Counter, side: Side, served_beside: u64) -> Self {
+        let count = counter.count();
+        Self { count, goodput_bits_per_second: count.bits_per_second(), side, served_beside }
+    }
 }
 
 /// A receiver's report of a measurement.
@@ -108,8 +144,8 @@ pub(crate) struct Received {
     pub(crate) security: Option<String>,
     /// The number of other callers that this end served meanwhile.
     pub(crate) served_beside: u64,
-    /// The statistics of a striped stream's receiving end.
-    pub(crate) stats: Option<rails_multirail::StreamStats>,
+    /// Whether a signal ended it before the last byte.
+    pub(crate) interrupted: bool,
 }
 
 /// Counts the arriving bytes.
@@ -120,12 +156,46 @@ pub(crate) struct Counter {
     recorder: Option<Recorder>,
     checker: Option<Checker>,
     waits: Option<Arc<Waits>>,
+    meter: Arc<Meter>,
+}
+
+/// The count so far, for those who do not have the counter.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    first_seconds: f64,
+    bytes: AtomicU64,
+    /// The bits of a float.
+    last_seconds: AtomicU64,
+}
+
+impl Meter {
+    /// The bytes so far; they were not compared with the ones that were sent.
+    pub(crate) fn count(&self) -> Count {
+        Count {
+            bytes: self.bytes.load(Relaxed),
+            first_seconds: self.first_seconds,
+            last_seconds: f64::from_bits(self.last_seconds.load(Relaxed)).max(self.first_seconds),
+            wrong_at: None,
+        }
+    }
 }
 
 impl Counter {
     /// A counter of no bytes; the source may begin. Times count from `zero`.
     pub(crate) fn start(zero: Instant) -> Self {
-        Self { zero, count: Count::none(zero.elapsed().as_secs_f64()), recorder: None, checker: None, waits: None }
+        let count = Count::none(zero.elapsed().as_secs_f64());
+        let meter = Meter { first_seconds: count.first_seconds, bytes: 0.into(), last_seconds: 0.into() };
+        Self { zero, count, recorder: None, checker: None, waits: None, meter: Arc::new(meter) }
+    }
+
+    /// A counter of one stream, which does that work besides.
+    fn of(watch: Watch) -> Self {
+        Self::start(Instant::now()).recorded(watch.interval().map(Recorder::start)).checked(watch.check)
+    }
+
+    /// The count so far, while the counter counts on.
+    pub(crate) fn meter(&self) -> Arc<Meter> {
+        self.meter.clone()
     }
 
     /// Also records the arrivals over time.
@@ -156,6 +226,8 @@ impl Counter {
         let now = self.zero.elapsed().as_secs_f64();
         self.count.bytes += bytes as u64;
         self.count.last_seconds = now;
+        self.meter.bytes.store(self.count.bytes, Relaxed);
+        self.meter.last_seconds.store(now.to_bits(), Relaxed);
         if let Some(recorder) = &mut self.recorder {
             recorder.add(bytes);
         }

@@ -1,7 +1,7 @@
 //! The report of a measurement: one object, units in the key names.
 
 use crate::side::Side;
-use rails_multirail::{Driver, Policy, StreamStats};
+use rails_multirail::{Driver, Policy, RailId};
 use serde::{Deserialize, Serialize};
 
 /// A whole measurement, as `stream --json` prints it.
@@ -31,9 +31,21 @@ pub(crate) struct Measurement {
     /// The number of other callers that the receiver served meanwhile.
     #[serde(default)]
     pub(crate) served_beside: u64,
-    /// The statistics of a striped stream's sending end.
-    #[serde(skip)]
-    pub(crate) stats: Option<StreamStats>,
+    /// Whether the peer was the sender (`stream --reverse`, `--both`).
+    #[serde(default)]
+    pub(crate) from_peer: bool,
+    /// Whether a signal ended the sending early.
+    #[serde(default)]
+    pub(crate) interrupted: bool,
+}
+
+impl Measurement {
+    /// This report with the reasons that the caller knows for rails of its own without a lane.
+    pub(crate) fn explained(mut self, why_unused: impl Fn(RailId) -> Option<String>) -> Self {
+        let own = if self.from_peer { &mut self.receiver } else { &mut self.sender };
+        *own = own.clone().explained(why_unused);
+        self
+    }
 }
 
 /// The carrier of the bytes.

@@ -4,11 +4,11 @@ use super::{Column, Goodput, Part, lost, table, unheld, unused, verdicts};
 use crate::{
     batch::Batch,
     measure::{
-        Count,
+        Received,
         report::{Measurement, Transport},
+        striped::Sent,
     },
     print,
-    side::Side,
 };
 use anyhow::Result;
 use rails_multirail::Policy;
@@ -60,20 +60,30 @@ pub(crate) fn measured(measurement: &Measurement, details: bool) -> Result<()> {
     ];
     let security = measurement.security.as_ref().map(|mode| format!(", {mode}")).unwrap_or_default();
     let beside = beside(measurement.served_beside);
-    print_parts(&format!("{transport}{security}: {goodput}\n{beside}"), &parts, details)
+    let way = if measurement.from_peer { " from the peer" } else { "" };
+    let early = early(measurement.interrupted);
+    print_parts(&format!("{transport}{security}{way}: {goodput}{early}\n{beside}"), &parts, details)
 }
 
 /// Prints the bytes that the receiving end of a measurement got, and each rail's part in them.
-pub(crate) fn counted(
-    count: &Count,
-    bits_per_second: f64,
-    receiver: &Side,
-    served_beside: u64,
-    details: bool,
-) -> Result<()> {
-    let goodput = Goodput::new(count.bytes, Duration::from_secs_f64(count.seconds())).at(bits_per_second);
-    let head = format!("received {goodput}\n{}", beside(served_beside));
-    print_parts(&head, &[Part { name: "receive", sends: false, side: receiver }], details)
+pub(crate) fn counted(received: &Received, details: bool) -> Result<()> {
+    let Received { count, goodput_bits_per_second: rate, side, served_beside, interrupted, .. } = received;
+    let goodput = Goodput::new(count.bytes, Duration::from_secs_f64(count.seconds())).at(*rate);
+    let head = format!("received {goodput}{}\n{}", early(*interrupted), beside(*served_beside));
+    print_parts(&head, &[Part { name: "receive", sends: false, side }], details)
+}
+
+/// Prints the bytes that the serving end of a measurement sent, and each rail's part in them.
+pub(crate) fn given(sent: &Sent, interrupted: bool, details: bool) -> Result<()> {
+    let Sent { bytes_written, seconds, side, served_beside } = sent;
+    let goodput = Goodput::new(*bytes_written, Duration::from_secs_f64(*seconds));
+    let head = format!("sent {goodput}{}\n{}", early(interrupted), beside(*served_beside));
+    print_parts(&head, &[Part { name: "send", sends: true, side }], details)
+}
+
+/// A remark on a measurement that a signal ended.
+fn early(interrupted: bool) -> &'static str {
+    if interrupted { " (ended early, by a signal)" } else { "" }
 }
 
 /// A warning of other callers.

@@ -2,7 +2,7 @@
 
 use crate::{
     measure::measured,
-    util::{json, rails_bench, run, start, stderr, stdout, text, wait_for, watch_stderr},
+    util::{Killed, json, rails_bench, run, start, stderr, stdout, text, wait_for, watch_stderr},
 };
 use rails_bind::claims::{Claims, Resource};
 use rails_lab::Sandbox;
@@ -12,7 +12,7 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::Path,
-    process::{Child, Output},
+    process::Output,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -197,17 +197,6 @@ fn holder_that_is_not_in_the_way_is_not_named() {
     let said = stderr(&output);
     assert!(said.contains("error: --from: "), "{said}");
     assert!(!said.contains(&format!("process {} (", std::process::id())), "{said}");
-}
-
-/// A process that is killed when this is dropped, also by a failed assertion: its claims would be
-/// in the way of other tests.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 fn plural(cpus: &CpuSet) -> &'static str {

@@ -121,7 +121,7 @@ fn a_listener_that_is_something_else_is_named() {
         let (mut answer, mut asked) = session.accept_bi().await.unwrap();
         let mut greeting = [0; 10];
         asked.read_exact(&mut greeting).await.unwrap();
-        assert_eq!(&greeting, b"BENCH-TO\x03\x00");
+        assert_eq!(&greeting, b"BENCH-TO\x04\x00");
         answer.write_all(b"BENCH-TO\x09\x00").await.unwrap();
         let (code, _, said) = finish_within(child, &lines, PROMPT);
         assert_eq!(code, 1, "{said}");

@@ -129,12 +129,21 @@ fn a_signal_ends_a_transfer_at_both_ends_at_once() {
 
 #[test]
 fn a_signal_ends_a_measurement_at_both_ends_at_once() {
-    for ends in [Ends::Calling, Ends::Listening] {
-        for what in SIGNALS {
-            let pair = Pair::start(&["serve", "--once", "--listen"], &["stream", "--seconds", "600", "--to"]);
-            pair.wait_until_bytes_flow();
-            pair.end_one_and_expect_the_other_to_hear(ends, what);
-        }
+    let pair = || {
+        let pair = Pair::start(&["serve", "--once", "--listen"], &["stream", "--seconds", "600", "--to"]);
+        pair.wait_until_bytes_flow();
+        pair
+    };
+    for what in SIGNALS {
+        pair().end_one_and_expect_the_other_to_hear(Ends::Listening, what);
+        // A caller that is asked to end measures what it has sent until then.
+        let Pair { listening, calling, .. } = pair();
+        signal(calling.0.id(), what);
+        let (code, out, said) = finish_within(calling.0, &calling.1, OUTAGE / 3);
+        assert_eq!(code, 128 + what as i32, "{said}");
+        assert!(out.contains("(ended early, by a signal)"), "{out}");
+        let (code, out, said) = finish_within(listening.0, &listening.1, OUTAGE / 3);
+        assert!(code == 0 && out.contains("received "), "{code} {out} {said}");
     }
 }
 

@@ -5,6 +5,7 @@ mod celeritas;
 mod claims;
 mod conversations;
 mod demo;
+mod directions;
 mod disk;
 mod doctor;
 mod doors;

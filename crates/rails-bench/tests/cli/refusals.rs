@@ -223,3 +223,10 @@ fn netns_range_of_ports_that_is_used_up_is_named() {
         }
     }
 }
+
+#[test]
+fn directions_that_do_not_go_together() {
+    refused(["stream", "--to", "127.0.0.1", "--reverse", "--plain"], 2, &["--reverse", "--plain"]);
+    refused(["stream", "--to", "127.0.0.1", "--reverse", "--both"], 2, &["--reverse", "--both"]);
+    refused(["stream", "--to", "127.0.0.1", "--interval", "0.01"], 2, &["--interval", "it is at least 0.1"]);
+}

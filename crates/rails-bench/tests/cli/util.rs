@@ -144,6 +144,17 @@ impl Drop for Receiver {
 
 const NOBODY_WAITED: &str = "who waits for its end takes all of it";
 
+/// A process that is killed when this is dropped, also by a failed assertion: its claims would be
+/// in the way of other tests.
+pub(crate) struct Killed(pub(crate) Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Starts a command; the lines of its stderr come through the channel.
 pub(crate) fn start(mut command: Command) -> (Child, mpsc::Receiver<String>) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started");

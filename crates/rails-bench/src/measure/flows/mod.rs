@@ -131,7 +131,8 @@ pub(crate) async fn send(
         receiver: receipt.side,
         wrong_at: receipt.count.wrong_at,
         served_beside: receipt.served_beside,
-        stats: None,
+        from_peer: false,
+        interrupted: false,
     })
 }
 
@@ -186,7 +187,7 @@ pub(crate) async fn receive(
     let served_beside = beside.count();
     let receipt = Receipt { count, goodput_bits_per_second, side: side.clone(), served_beside };
     guest.control.say(&receipt).await.context("the sender went away before it had the report")?;
-    Ok(Received { count, goodput_bits_per_second, side, series, security: None, served_beside, stats: None })
+    Ok(Received { count, goodput_bits_per_second, side, series, security: None, served_beside, interrupted: false })
 }
 
 /// Sends the amount on a socket, and ends its sending side. Returns the number of bytes.

@@ -18,9 +18,21 @@ use tokio::time::sleep_until;
 pub(crate) struct Intervals {
     every: Option<Duration>,
     as_json: bool,
+    shown: Shown,
     begun: Instant,
     told: u32,
     last: Option<Seen>,
+}
+
+/// The parts of a report's line.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Shown {
+    /// Whether this end sends.
+    pub(crate) sent: bool,
+    /// Whether the peer sends.
+    pub(crate) received: bool,
+    /// Whether there may be several peers.
+    pub(crate) peer: bool,
 }
 
 /// The traffic of a session between two moments.
@@ -38,6 +50,8 @@ pub(crate) struct Interval {
     bytes_received: u64,
     /// The lanes.
     lanes: Vec<LaneInterval>,
+    #[serde(skip)]
+    shown: Shown,
 }
 
 /// The traffic of a lane in an interval.
@@ -64,7 +78,12 @@ struct Seen {
 impl Intervals {
     /// A report every so often, as lines or as documents; none without a time.
     pub(crate) fn new(every: Option<Duration>, as_json: bool) -> Self {
-        Self { every, as_json, begun: Instant::now(), told: 0, last: None }
+        Self { every, as_json, shown: Shown::default(), begun: Instant::now(), told: 0, last: None }
+    }
+
+    /// Reports whose lines have these parts.
+    pub(crate) fn showing(self, shown: Shown) -> Self {
+        Self { shown, ..self }
     }
 
     /// Reports until it is dropped, and goes on where it was when it is called again. A reader that
@@ -76,7 +95,7 @@ impl Intervals {
             self.told += 1;
             let seen = Seen::of(self.begun.elapsed(), &session.stats());
             let last = self.last.get_or_insert_with(|| seen.nothing());
-            let interval = seen.since(last, session.peer_addr());
+            let interval = seen.since(last, session.peer_addr(), self.shown);
             self.last = Some(seen);
             let printed = match self.as_json {
                 true => Schema::INTERVAL.with(interval).print_line(),
@@ -107,7 +126,7 @@ impl Seen {
     }
 
     /// The traffic since an earlier moment. Lanes keep their places, and new ones come behind them.
-    fn since(&self, earlier: &Self, peer: SocketAddr) -> Interval {
+    fn since(&self, earlier: &Self, peer: SocketAddr, shown: Shown) -> Interval {
         let lanes = self.lanes.iter().enumerate().map(|(index, now)| {
             let Some(before) = earlier.lanes.get(index) else { return now.clone() };
             let resent = |lane: &LaneInterval| lane.retransmitted_segments;
@@ -127,6 +146,7 @@ impl Seen {
             bytes_sent: lanes.iter().map(|lane| lane.bytes_sent).sum(),
             bytes_received: lanes.iter().map(|lane| lane.bytes_received).sum(),
             lanes,
+            shown,
         }
     }
 }
@@ -142,7 +162,7 @@ impl Interval {
     ) -> fmt::Result {
         write!(f, "  {did} {}, {}", DataSize::bytes(bytes), self.rate(bytes))?;
         if self.lanes.len() > 1 {
-            let lanes = self.lanes.iter().map(|lane| format!("rail {} {}", lane.rail, self.rate(of_lane(lane))));
+            let lanes = self.lanes.iter().map(|lane| self.rate(of_lane(lane)));
             write!(f, " ({})", lanes.collect::<Vec<_>>().join(", "))?;
         }
         Ok(())
@@ -154,20 +174,18 @@ impl Interval {
     }
 }
 
-/// A line: the interval, the peer, and for each direction with traffic the rate of all lanes and of
-/// each.
+/// A line: the interval, and for each direction the bytes, and the rates of all lanes and of each.
 impl fmt::Display for Interval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:6.1} to {:.1} s  {}", self.start_seconds, self.end_seconds, self.peer)?;
-        let (sent, received) = (self.bytes_sent, self.bytes_received);
-        if sent > 0 {
-            self.write_way(f, "sent", sent, |lane| lane.bytes_sent)?;
+        write!(f, "{:6.1} to {:.1} s", self.start_seconds, self.end_seconds)?;
+        if self.shown.peer {
+            write!(f, "  {}", self.peer)?;
         }
-        if received > 0 {
-            self.write_way(f, "received", received, |lane| lane.bytes_received)?;
+        if self.shown.sent {
+            self.write_way(f, "sent", self.bytes_sent, |lane| lane.bytes_sent)?;
         }
-        if (sent, received) == (0, 0) {
-            f.write_str("  nothing moved")?;
+        if self.shown.received {
+            self.write_way(f, "received", self.bytes_received, |lane| lane.bytes_received)?;
         }
         let resent: u64 = self.lanes.iter().filter_map(|lane| lane.retransmitted_segments).sum();
         if resent > 0 {
@@ -191,14 +209,13 @@ mod tests {
         let peer = SocketAddr::from(([10, 0, 1, 2], 7575));
         let earlier = Seen { seconds: 1.0, lanes: vec![lane(0, 1_000_000, 0)] };
         let now = Seen { seconds: 2.0, lanes: vec![lane(0, 126_000_000, 0), lane(1, 25_000, 0)] };
-        let interval = now.since(&earlier, peer);
+        let shown = Shown { sent: true, ..Shown::default() };
+        let interval = now.since(&earlier, peer, shown);
         assert_eq!((interval.bytes_sent, interval.lanes[1].bytes_sent), (125_025_000, 25_000));
-        let line = "   1.0 to 2.0 s  10.0.1.2:7575  sent 119 MiB, 1.00 Gbit/s (rail 0 1.00 Gbit/s, rail 1 200 kbit/s)  resent 125025";
+        let line = "   1.0 to 2.0 s  sent 119.2 MiB, 1.00 Gbit/s (1.00 Gbit/s, 200 kbit/s)  resent 125025";
         assert_eq!(interval.to_string(), line);
-        let still = now.since(&now, peer).to_string();
-        assert_eq!(
-            still,
-            "   2.0 to 2.0 s  10.0.1.2:7575  moved 0 B, 0.00 bit/s (rail 0 0.00 bit/s, rail 1 0.00 bit/s)"
-        );
+        let still = now.since(&now, peer, Shown { sent: false, received: true, peer: true });
+        let line = "   2.0 to 2.0 s  10.0.1.2:7575  received 0 B, 0.00 bit/s (0.00 bit/s, 0.00 bit/s)";
+        assert_eq!(still.to_string(), line);
     }
 }

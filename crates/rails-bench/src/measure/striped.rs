@@ -2,7 +2,7 @@
 
 use super::{
     Amount, Counter, Enough, LONGEST_RECEIPT, Receipt, Received, Supply,
-    intervals::Intervals,
+    intervals::{Intervals, Shown},
     report::{Measurement, Transport},
 };
 use crate::{
@@ -101,7 +101,9 @@ pub(crate) async fn measure(
     stop: &mut Stop,
 ) -> Result<Measured> {
     let (baseline, session, runtime) = (Baseline::take(rails), call.session.clone(), first(rails)?);
-    let Wish { amount, direction, watch, policy, driver, security, mut intervals } = wish;
+    let Wish { amount, direction, watch, policy, driver, security, intervals } = wish;
+    let shown = Shown { sent: direction.goes_to_peer(), received: direction.comes_from_peer(), peer: false };
+    let mut intervals = intervals.showing(shown);
     let enough = Enough::default();
     let giving = direction.goes_to_peer().then(|| {
         let supply = Supply::start(amount).until(enough.clone());
@@ -177,7 +179,7 @@ pub(crate) async fn serve(
     (direction, watch): (Direction, Watch),
     security: Mode,
     (topology, rails): (&Topology, &Rails),
-    mut intervals: Intervals,
+    intervals: Intervals,
     stop: &mut Stop,
 ) -> Result<Served> {
     let (baseline, beside, session) = (Baseline::take(rails), guest.company.observe(), guest.session.clone());
@@ -191,6 +193,7 @@ pub(crate) async fn serve(
         runtime.spawn(give(session.clone(), supply, Some(guest.waits.clone())))
     });
     let (is_taking, is_giving) = (taking.is_some(), giving.is_some());
+    let mut intervals = intervals.showing(Shown { sent: is_giving, received: is_taking, peer: true });
     let mut working = pin!(async { try_join!(settled(taking), settled(giving)) });
     let mut listens = is_giving;
     let done = loop {

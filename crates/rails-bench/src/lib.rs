@@ -42,6 +42,8 @@ mod lab;
 mod measure;
 #[cfg(feature = "cli")]
 mod retry;
+#[cfg(feature = "cli")]
+mod service;
 
 #[cfg(feature = "cli")]
 pub use cli::Cli;

@@ -115,6 +115,18 @@ enum Command {
         #[arg(value_name = "DIR", default_value = "target/package-files")]
         folder: PathBuf,
     },
+    /// Make a Debian package of `rails-bench`, with its pages, completions and services
+    ///
+    /// Needs cargo-deb (`cargo install cargo-deb --locked`). The package is of this system: it
+    /// depends on the versions of the libraries that are here.
+    PackageDeb {
+        /// The folder to write it to
+        #[arg(value_name = "DIR", default_value = "target/debian")]
+        folder: PathBuf,
+        /// The profile of Cargo that the program is built with
+        #[arg(long, value_name = "NAME", default_value = "release")]
+        profile: String,
+    },
     /// Build the Python package, and run its tests
     ///
     /// Needs Python 3.10 or newer, and PyPI or a mirror for pip. The environment of its own lies in
@@ -158,6 +170,7 @@ fn run(command: Command) -> Result<Exit> {
         Command::Fuzz { targets, seconds, jobs, replay: None } => fuzz::fuzz(&targets, seconds, jobs),
         Command::Circles => circles::circles(),
         Command::PackageFiles { folder } => package_files(&folder),
+        Command::PackageDeb { folder, profile } => package_deb(&folder, &profile),
         Command::Python { args } => python::python(&args),
         Command::Soak { args } => as_root("soak", "soak", args),
         Command::Bench { args } => as_root("bench", "compare", args),
@@ -181,6 +194,21 @@ fn package_files(folder: &Path) -> Result<Exit> {
         println!("{}", folder.display());
     }
     Ok(exit)
+}
+
+/// Makes a Debian package.
+fn package_deb(folder: &Path, profile: &str) -> Result<Exit> {
+    if !shell::succeeds("cargo", &["deb", "--version"]) {
+        anyhow::bail!("cargo-deb is not here; run: cargo install cargo-deb --locked");
+    }
+    // The manifest names this folder.
+    let exit = package_files(&shell::root().join("target/package-files"))?;
+    if exit != Exit::SUCCESS {
+        return Ok(exit);
+    }
+    let folder = path::absolute(folder)?;
+    let mut command = shell::cargo(["deb", "--package", "rails-bench", "--locked", "--profile", profile, "--output"]);
+    shell::run(command.arg(folder.join("")))
 }
 
 /// Runs a command that makes network namespaces.

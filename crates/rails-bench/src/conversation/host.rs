@@ -6,6 +6,7 @@ use super::{Claims, Control, ConversationError, PATIENCE, Reply, Request, Role, 
 use crate::{
     exit::{Exit, explain, explain_seldom},
     parting::{Parting, part, see_off},
+    service::Service,
     stop::{Stop, Stopped},
     turn::{GaveWay, Waits},
 };
@@ -145,10 +146,12 @@ impl Host {
     {
         let places = Semaphore::new(terms.places);
         let mut serving = FuturesUnordered::new();
+        let mut service = Service::ready();
         let ended = loop {
             tokio::select! {
                 biased;
                 signal = stop.requested() => break Err(Stopped(signal).into()),
+                () = service.lives() => {}
                 Some(served) = serving.next(), if !serving.is_empty() => match served {
                     Ok(exit) if terms.once || matches!(exit, Exit::Signal(_)) => break Ok(exit),
                     Ok(_) => {}
@@ -171,6 +174,7 @@ impl Host {
             }
         };
         // Those that wait leave, and those that are served end by themselves, or by the signal.
+        drop(service);
         self.over.send_replace(true);
         while let Some(served) = serving.next().await {
             match served {

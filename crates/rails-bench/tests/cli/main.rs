@@ -25,6 +25,7 @@ mod refusals;
 mod retried;
 mod run;
 mod sandboxed;
+mod services;
 mod soak;
 mod still;
 mod tls;

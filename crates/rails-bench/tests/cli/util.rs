@@ -6,6 +6,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read},
     net::SocketAddr,
+    os::unix::net::UnixDatagram,
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Output, Stdio},
     sync::mpsc,
@@ -152,6 +153,33 @@ impl Drop for Killed {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// A service manager, to the extent that a service sees one.
+pub(crate) struct Manager {
+    folder: tempfile::TempDir,
+    socket: UnixDatagram,
+}
+
+impl Manager {
+    pub(crate) fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = UnixDatagram::bind(folder.path().join("notify")).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Self { folder, socket }
+    }
+
+    /// The value of `NOTIFY_SOCKET`.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.path().join("notify")
+    }
+
+    /// The next word of a service.
+    pub(crate) fn hears(&self) -> String {
+        let mut bytes = [0; 256];
+        let length = self.socket.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..length]).trim_end().to_owned()
     }
 }
 

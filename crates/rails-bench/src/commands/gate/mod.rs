@@ -8,6 +8,7 @@ use crate::{
     exit::{Exit, Help, explain},
     placement::RailsArgs,
     print, secret,
+    service::Service,
     stop::Stop,
     thread::block_on,
 };
@@ -102,15 +103,12 @@ async fn serve(args: &Args) -> Result<Exit> {
     if !gate.local_addrs().is_empty() {
         say_listening(gate.local_addrs());
     }
-    // A service manager that is not there is told nothing.
-    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+    let mut service = Service::ready();
     loop {
         tokio::select! {
             biased;
-            signal = stop.requested() => {
-                let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
-                return Ok(Exit::Signal(signal));
-            }
+            signal = stop.requested() => return Ok(Exit::Signal(signal)),
+            () = service.lives() => {}
             _ = again.recv() => reload(&gate, args, &fixed),
         }
     }

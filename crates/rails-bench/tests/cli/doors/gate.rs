@@ -1,12 +1,11 @@
 //! `gate`: its policy, checked and read again, its service manager, and its end.
 
 use super::{Gates, Running, ended};
-use crate::util::{rails_bench, run, text};
+use crate::util::{Manager, rails_bench, run, text};
 use nix::sys::signal::Signal;
 use std::{
     fs,
     net::TcpListener,
-    os::unix::net::UnixDatagram,
     process::Stdio,
     time::{Duration, Instant},
 };
@@ -67,24 +66,16 @@ fn a_wrong_policy_leaves_the_former_one() {
 #[test]
 fn the_service_manager_is_told_and_sigterm_ends_it() {
     let gates = Gates::start();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("notify");
-    let manager = UnixDatagram::bind(&path).unwrap();
-    manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let manager = Manager::start();
     let policy = fs::read_to_string(gates.policy()).unwrap().replace("near.sock", "third.sock");
     let third = gates.folder.path().join("third.toml");
     fs::write(&third, policy).unwrap();
     let mut command = rails_bench(["gate", "--policy", text(&third)]);
-    command.env("NOTIFY_SOCKET", &path);
+    command.env("NOTIFY_SOCKET", manager.socket());
     let gate = Running::start(command);
-    let told = || {
-        let mut bytes = [0; 256];
-        let length = manager.recv(&mut bytes).unwrap();
-        String::from_utf8_lossy(&bytes[..length]).into_owned()
-    };
-    assert_eq!(told().trim_end(), "READY=1");
+    assert_eq!(manager.hears(), "READY=1");
     gate.signal(Signal::SIGTERM);
-    assert_eq!(told().trim_end(), "STOPPING=1");
+    assert_eq!(manager.hears(), "STOPPING=1");
 
     // Also with connections.
     let service = TcpListener::bind("127.0.0.1:0").unwrap();

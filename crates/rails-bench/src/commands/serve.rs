@@ -75,9 +75,9 @@ struct Report<'a> {
 
 pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
     block_on(async {
-        let mut stop = Stop::on_signals()?;
+        let mut stop = args.stream.stop()?;
         let addresses = addresses_of("--listen", &args.listen).await?;
-        let options = args.application.applied(args.stream.options()?)?;
+        let options = args.application.applied(args.stream.options(&[])?)?;
         let endpoint = Endpoint::listening("--listen", &addresses, &args.placement, options)?;
         let host = Host::of(endpoint.listen(&addresses).await?, Role::Serve);
         let terms = Terms { places: if args.once { 1 } else { PLACES }, once: args.once };
@@ -169,7 +169,8 @@ impl Server<'_> {
     fn tell(self, received: &Received) -> Result<()> {
         let Received { count, goodput_bits_per_second: goodput, side: receiver, series, .. } = received;
         if !self.args.json {
-            return report::counted(count, *goodput, receiver, received.served_beside, self.details);
+            let security = received.security.as_deref();
+            return report::counted(count, *goodput, receiver, security, received.served_beside, self.details);
         }
         let report = Report {
             bytes: count.bytes,

@@ -61,9 +61,8 @@ pub(crate) fn measured(measurement: &Measurement, details: bool) -> Result<()> {
         Part { name: "send", sends: true, side: &measurement.sender },
         Part { name: "receive", sends: false, side: &measurement.receiver },
     ];
-    let security = measurement.security.as_ref().map(|mode| format!(", {mode}")).unwrap_or_default();
-    let beside = beside(measurement.served_beside);
-    print_parts(&format!("{transport}{security}: {goodput}\n{beside}"), &parts, details)
+    let (security, beside) = (security(measurement.security.as_deref()), beside(measurement.served_beside));
+    print_parts(&format!("{transport}: {goodput}\n{security}{beside}"), &parts, details)
 }
 
 /// Prints the bytes that the receiving end of a measurement got, and each rail's part in them.
@@ -71,12 +70,18 @@ pub(crate) fn counted(
     count: &Count,
     bits_per_second: f64,
     receiver: &Side,
+    mode: Option<&str>,
     served_beside: u64,
     details: bool,
 ) -> Result<()> {
     let goodput = Goodput::new(count.bytes, Duration::from_secs_f64(count.seconds())).at(bits_per_second);
-    let head = format!("received {goodput}\n{}", beside(served_beside));
+    let head = format!("received {goodput}\n{}{}", security(mode), beside(served_beside));
     print_parts(&head, &[Part { name: "receive", sends: false, side: receiver }], details)
+}
+
+/// The line that says how a stream was kept; plain flows are insecure.
+pub(crate) fn security(mode: Option<&str>) -> String {
+    format!("security: {}\n", mode.unwrap_or("insecure"))
 }
 
 /// A warning of other callers.
@@ -90,7 +95,11 @@ fn beside(others: u64) -> String {
 
 fn print_batch<T>(did: &str, bytes: u64, batch: &Batch<T>, counts: &str, part: Part<'_>, details: bool) -> Result<()> {
     let goodput = Goodput::new(bytes, batch.time);
-    print_parts(&format!("{did} {goodput}\n{counts}\nsecurity: {}\n", batch.security), &[part], details)
+    print_parts(
+        &format!("{did} {goodput}\n{counts}\n{}", security(Some(&batch.security.to_string()))),
+        &[part],
+        details,
+    )
 }
 
 fn print_parts(head: &str, parts: &[Part<'_>], details: bool) -> Result<()> {

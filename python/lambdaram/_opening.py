@@ -20,7 +20,7 @@ class Opening:
     application: str = "default"
     secret: bytes | None = field(default=None, repr=False)
     secret_file: str | None = None
-    encrypt: bool = False
+    encrypt: bool = True
     insecure: bool = False
     tls_ca: str | None = None
     tls_name: str | None = None

@@ -88,8 +88,8 @@ def _chosen(
         raise OptionError(f"there are several answers to how links are protected: {' and '.join(given)}; give one")
     chosen = given[0] if given else None
     has_secret = chosen in ("secret", "secret_file") or (chosen is None and VARIABLE in os.environ)
-    if encrypt and not has_secret:
-        raise OptionError(f"encrypt takes a secret to make keys of: give secret_file, or set {VARIABLE}")
+    if not encrypt and not has_secret:
+        raise OptionError(f"encrypt=False goes with a secret: give secret_file, or set {VARIABLE}")
     return chosen
 
 

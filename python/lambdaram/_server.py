@@ -17,7 +17,7 @@ def serve(
     memory: int | str = "256MiB",
     secret: bytes | str | None = None,
     secret_file: str | os.PathLike[str] | None = None,
-    encrypt: bool = False,
+    encrypt: bool = True,
     insecure: bool = False,
     tls_cert: str | os.PathLike[str] | None = None,
     tls_key: str | os.PathLike[str] | None = None,
@@ -32,7 +32,8 @@ def serve(
     :param memory: the memory for blocks
     :param secret: the secret of both ends, at least 16 bytes
     :param secret_file: the file with the secret; a newline at its end does not count
-    :param encrypt: links are encrypted with keys made of the secret; both ends say so, or neither
+    :param encrypt: links are encrypted with keys made of the secret; ``False`` at both ends leaves it
+        to say who may join, and anyone on the path reads the bytes and can alter them
     :param insecure: whoever reaches an address of this machine may read
     :param tls_cert: the file with the server's certificate and those that it was signed by (PEM):
         links are encrypted by TLS 1.3

@@ -31,7 +31,7 @@ def open(
     application: str = "default",
     secret: bytes | str | None = None,
     secret_file: str | os.PathLike[str] | None = None,
-    encrypt: bool = False,
+    encrypt: bool = True,
     insecure: bool = False,
     tls_ca: str | os.PathLike[str] | None = None,
     tls_name: str | None = None,
@@ -56,7 +56,8 @@ def open(
     :param application: blocks of each application have a budget of their own on nodes that serve
     :param secret: the secret of both ends, at least 16 bytes, by which they know each other
     :param secret_file: the file with the secret; a newline at its end does not count
-    :param encrypt: links are encrypted with keys made of the secret; both ends say so, or neither
+    :param encrypt: links are encrypted with keys made of the secret; ``False`` at both ends leaves it
+        to say who may join, and anyone on the path reads the bytes and can alter them
     :param insecure: links to other machines need no protection
     :param tls_ca: the file with the authorities (PEM) of which one has signed the server's
         certificate: links are encrypted by TLS 1.3

@@ -29,7 +29,7 @@ impl Security {
         Self::of(rails_multirail::Security::insecure())
     }
 
-    /// A secret of both ends, which proves who they are; with `encrypt`, keys are made of it.
+    /// A secret of both ends, which proves who they are; with `encrypt`, keys are made of it too.
     #[staticmethod]
     fn of_secret(py: Python<'_>, secret: &[u8], encrypt: bool) -> PyResult<Self> {
         let secret = Secret::pre_shared(secret).map_err(|error| Class::Option.exception(py, &words(&error)))?;
@@ -69,8 +69,12 @@ fn encrypted(_: Python<'_>, secret: Secret) -> PyResult<Security> {
 
 #[cfg(not(feature = "encryption"))]
 fn encrypted(py: Python<'_>, _: Secret) -> PyResult<Security> {
-    Err(Class::Option.exception(py, "encrypt: this build of the package does not encrypt (feature `encryption`)"))
+    Err(Class::Option.exception(py, NO_ENCRYPTION))
 }
+
+#[cfg(not(feature = "encryption"))]
+const NO_ENCRYPTION: &str = "this build of the package does not encrypt: build it with its feature `encryption`, or \
+                             give encrypt=False at both ends";
 
 /// The errors are texts, which begin with the names of options.
 #[cfg(feature = "tls")]

@@ -71,8 +71,8 @@ def test_another_secret(climate_file, secret_file):
     with lambdaram.serve(climate_file, secret_file=secret_file) as server:
         for options, text in [
             ({"secret": b"another secret of some length"}, "the join secret is wrong"),
-            ({"insecure": True}, "another mode than this end, which is in mode insecure"),
-            ({"secret": SECRET, "encrypt": True}, "another mode than this end, which is in mode psk encrypted"),
+            ({"insecure": True}, "this end has `insecure`, the peer `psk, encrypted`"),
+            ({"secret": SECRET, "encrypt": False}, "this end has `psk, not encrypted`, the peer `psk, encrypted`"),
         ]:
             with pytest.raises(lambdaram.Unreachable, match=text):
                 opening(server, **options).dataset()
@@ -170,8 +170,8 @@ def test_options_that_contradict_each_other(certificates, secret_file, tmp_path)
         ({"tls_cert": certificate, "tls_key": key}, "not whom it trusts"),
         ({"tls_cert": certificate, "tls_pin": "0" * 64}, "tls_cert takes tls_key"),
         ({"tls_cert": key, "tls_key": key, "tls_pin": "0" * 64}, "tls_cert and tls_key"),
-        ({"encrypt": True}, "takes a secret"),
-        ({"encrypt": True, "insecure": True}, "takes a secret"),
+        ({"encrypt": False}, "goes with a secret"),
+        ({"encrypt": False, "insecure": True}, "goes with a secret"),
         ({"secret_file": tmp_path / "none"}, "secret_file .*none: No such file"),
         ({"secret_file": tmp_path}, "secret_file .*directory"),
         ({"rate": 0}, "0 bits"),

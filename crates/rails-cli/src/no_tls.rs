@@ -1,7 +1,8 @@
 //! The command line of a build without TLS, which has none of its flags.
 
+use crate::stop::Renewal;
 use anyhow::Result;
-use rails_multirail::Security;
+use rails_multirail::{Security, error::TlsFailure};
 
 /// One end's flags of TLS.
 pub trait TlsArgs: clap::Args {
@@ -9,8 +10,13 @@ pub trait TlsArgs: clap::Args {
     ///
     /// # Errors
     /// None.
-    fn security(&self) -> Result<Option<(&'static str, Security)>> {
+    fn security(&self, _: Option<&str>) -> Result<Option<(&'static str, Security)>> {
         Ok(None)
+    }
+
+    /// Nothing is to be read again.
+    fn renewal(&self) -> Option<Renewal> {
+        None
     }
 }
 
@@ -25,3 +31,8 @@ pub struct ClientTls {}
 impl TlsArgs for ServerTls {}
 
 impl TlsArgs for ClientTls {}
+
+/// No remedy.
+pub fn remedy(_: &TlsFailure) -> Option<&'static str> {
+    None
+}

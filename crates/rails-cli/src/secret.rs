@@ -5,7 +5,7 @@ use crate::{
     print::{self, program},
 };
 use anyhow::{Context, Result};
-use rails_multirail::{Secret, Security};
+use rails_multirail::{Mode, Secret, Security};
 use std::{
     env,
     fs::File,
@@ -28,9 +28,11 @@ pub struct JoinArgs {
     /// Let anyone join who reaches the port
     #[arg(long)]
     insecure: bool,
-    /// Encrypt with keys made of the secret (AES-256-GCM); both ends say so, or neither
+    /// Let the secret say who may join, and do not encrypt: anyone on the path reads the bytes, and
+    /// can alter them. Both ends say so, or neither. Lanes of Celeritas are encrypted all the same
+    /// [default: both encrypt with keys made of the secret, AES-256-GCM]
     #[arg(long, conflicts_with = "insecure")]
-    encrypt: bool,
+    no_encryption: bool,
 }
 
 impl JoinArgs {
@@ -47,8 +49,8 @@ impl JoinArgs {
                 leave_one_out(),
             )),
             (None, _) => match self.secret()? {
-                Some(secret) if self.encrypt => encrypted(secret),
-                Some(secret) => Ok(Security::psk(secret)),
+                Some(secret) if self.no_encryption => Ok(Security::psk(secret)),
+                Some(secret) => encrypted(secret, "--no-encryption"),
                 None => {
                     print::note("warning: --insecure: anyone who reaches the port can join");
                     Ok(Security::insecure())
@@ -64,7 +66,7 @@ impl JoinArgs {
     /// As [`security`](Self::security).
     pub fn stated(&self, tls: Option<(&'static str, Security)>) -> Result<Option<Security>> {
         let is_silent = tls.is_none() && env::var_os(VARIABLE).is_none() && self.secret_file.is_none();
-        if is_silent && !self.insecure && !self.encrypt { Ok(None) } else { self.security(tls).map(Some) }
+        if is_silent && !self.insecure && !self.no_encryption { Ok(None) } else { self.security(tls).map(Some) }
     }
 
     /// The secret that both ends share; `None` if there is none.
@@ -74,8 +76,8 @@ impl JoinArgs {
             (None, Some(secret), false) => pre_shared(secret.into_vec(), VARIABLE, MAKE_ONE).map(Some),
             (None, None, true) => Ok(None),
             (None, None, false) => Err(Helped::usage(
-                if self.encrypt {
-                    format!("--encrypt takes a secret to make keys of: give --secret-file PATH, or set {VARIABLE}")
+                if self.no_encryption {
+                    format!("--no-encryption goes with a secret: give --secret-file PATH, or set {VARIABLE}")
                 } else {
                     let tls = if cfg!(feature = "tls") { ", or use TLS" } else { "" };
                     format!("no join secret: give --secret-file PATH, or set {VARIABLE}{tls}, or say --insecure")
@@ -92,12 +94,12 @@ impl JoinArgs {
     }
 }
 
-/// Security by a secret of which keys are made.
+/// Security by a secret of which keys are made; `instead` is the way to go without them.
 ///
 /// # Errors
 /// This build does not encrypt.
 #[cfg(feature = "encryption")]
-pub fn encrypted(secret: Secret) -> Result<Security> {
+pub fn encrypted(secret: Secret, _instead: &str) -> Result<Security> {
     Ok(Security::encrypted(secret))
 }
 
@@ -106,11 +108,41 @@ pub fn encrypted(secret: Secret) -> Result<Security> {
 /// # Errors
 /// This build does not encrypt.
 #[cfg(not(feature = "encryption"))]
-pub fn encrypted(_: Secret) -> Result<Security> {
+pub fn encrypted(_: Secret, instead: &str) -> Result<Security> {
     Err(Helped::usage(
-        "--encrypt: this build does not encrypt",
-        format!("build {} with its feature `encryption`", program()),
+        "this build does not encrypt, and there is a secret to encrypt with",
+        format!(
+            "build {} with its feature `encryption`; or give {instead} at both ends: then anyone on the path reads the \
+             bytes, and can alter them",
+            program()
+        ),
     ))
+}
+
+/// What the user of the end that connects can change where the security of the two ends differs.
+pub fn remedy(ours: Mode, theirs: Mode) -> String {
+    match (ours, theirs) {
+        (Mode::Encrypted, Mode::PreSharedKey) => {
+            "start the peer without --no-encryption, or give it here as well".to_owned()
+        }
+        (Mode::PreSharedKey, Mode::Encrypted) => {
+            "leave --no-encryption out here, or give it to the peer as well".to_owned()
+        }
+        (ours, theirs) => {
+            let there = if ours == Mode::Tls { "--tls-cert and --tls-key" } else { flags(ours) };
+            format!("give {} here, or start the peer with {there}", flags(theirs))
+        }
+    }
+}
+
+/// The flags of the end that connects which choose a mode.
+fn flags(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Insecure => "--insecure",
+        Mode::PreSharedKey => "--secret-file and --no-encryption",
+        Mode::Encrypted => "--secret-file",
+        Mode::Tls => "--tls-pin, or --tls-ca",
+    }
 }
 
 /// The secret in a file, which `named_by` names: a flag, or a key of another file. Warns on stderr
@@ -174,3 +206,20 @@ const VARIABLE: &str = "RAILS_SECRET";
 
 /// The limit on the file: a longer one was chosen by mistake.
 const LONGEST: u64 = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remedies_for_ends_that_differ() {
+        let modes = [Mode::Insecure, Mode::PreSharedKey, Mode::Encrypted, Mode::Tls];
+        for (ours, theirs) in modes.iter().flat_map(|ours| modes.map(|theirs| (*ours, theirs))) {
+            let said = remedy(ours, theirs);
+            let differ_in_it = [ours, theirs].contains(&Mode::PreSharedKey) && ours != theirs;
+            assert_eq!(said.contains("--no-encryption"), differ_in_it || ours == Mode::PreSharedKey, "{said}");
+        }
+        assert!(remedy(Mode::Insecure, Mode::Tls).starts_with("give --tls-pin, or --tls-ca here, or start the peer"));
+        assert!(remedy(Mode::Tls, Mode::Insecure).ends_with("start the peer with --tls-cert and --tls-key"));
+    }
+}

@@ -21,7 +21,7 @@ impl Stop {
     /// # Errors
     /// The operating system's error.
     pub fn on_signals() -> io::Result<Self> {
-        Self::on([Signal::Interrupt, Signal::Terminate, Signal::HangUp, Signal::CpuTime])
+        Ok(Self::on([Signal::Interrupt, Signal::Terminate, Signal::HangUp, Signal::CpuTime])?.0)
     }
 
     /// As [`on_signals`](Self::on_signals), but for SIGHUP, which has another meaning for a
@@ -30,10 +30,32 @@ impl Stop {
     /// # Errors
     /// The operating system's error.
     pub fn of_a_service() -> io::Result<Self> {
-        Self::on([Signal::Interrupt, Signal::Terminate, Signal::CpuTime])
+        Ok(Self::on([Signal::Interrupt, Signal::Terminate, Signal::CpuTime])?.0)
     }
 
-    fn on(signals: impl IntoIterator<Item = Signal>) -> io::Result<Self> {
+    /// As [`on_signals`](Self::on_signals), but SIGHUP runs `renewal`, if there is one. SIGHUP ends
+    /// the program all the same when it comes of the program's terminal, which was closed.
+    ///
+    /// # Errors
+    /// The operating system's error.
+    pub fn renewing(renewal: Option<Renewal>) -> io::Result<Self> {
+        let Some(renewal) = renewal else { return Self::on_signals() };
+        let (stopped, stop) = Self::on([Signal::Interrupt, Signal::Terminate, Signal::CpuTime])?;
+        let ends_with_terminal = has_terminal() && !Ignored::by_this_process().has(SignalKind::hangup());
+        let mut arrived = signal(SignalKind::hangup())?;
+        tokio::spawn(async move {
+            while arrived.recv().await.is_some() {
+                if ends_with_terminal && !has_terminal() {
+                    ask(&stop, Signal::HangUp);
+                } else {
+                    renewal();
+                }
+            }
+        });
+        Ok(stopped)
+    }
+
+    fn on(signals: impl IntoIterator<Item = Signal>) -> io::Result<(Self, watch::Sender<Option<Signal>>)> {
         let (stop, stopped) = watch::channel(None);
         let ignored = Ignored::by_this_process();
         for asked in signals {
@@ -44,12 +66,7 @@ impl Stop {
             let stop = stop.clone();
             tokio::spawn(async move {
                 while arrived.recv().await.is_some() {
-                    // The kernel repeats SIGXCPU each second, up to the hard limit, so a second one
-                    // is no new request.
-                    if stop.send_replace(Some(asked)).is_some() && asked != Signal::CpuTime {
-                        // Does not wait for dropped streams.
-                        rails_bind::process::exit_at_once(asked.code().into());
-                    }
+                    ask(&stop, asked);
                 }
             });
         }
@@ -59,7 +76,7 @@ impl Stop {
         if !ignored.has(file_size) {
             drop(signal(file_size)?);
         }
-        Ok(Self(stopped))
+        Ok((Self(stopped), stop))
     }
 
     /// Waits for a signal.
@@ -88,6 +105,23 @@ impl Stop {
     pub fn so_far(&self) -> Option<Signal> {
         *self.0.borrow()
     }
+}
+
+/// The work of a program at SIGHUP.
+pub type Renewal = Box<dyn Fn() + Send>;
+
+/// Asks for the end of the work, and ends the process if that was asked for before.
+fn ask(stop: &watch::Sender<Option<Signal>>, asked: Signal) {
+    // The kernel repeats SIGXCPU each second, up to the hard limit, so a second one is no new request.
+    if stop.send_replace(Some(asked)).is_some() && asked != Signal::CpuTime {
+        // Does not wait for dropped streams.
+        rails_bind::process::exit_at_once(asked.code().into());
+    }
+}
+
+/// Whether the process has a terminal by which it is controlled (tty(4)).
+fn has_terminal() -> bool {
+    fs::File::open("/dev/tty").is_ok()
 }
 
 /// A signal ended the work. As the error of a command it becomes the command's

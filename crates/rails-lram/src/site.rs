@@ -16,7 +16,7 @@ use rails_lambdaram::{
 };
 use rails_multirail::Security;
 use rails_topo::{Bandwidth, DataSize};
-use std::time::Duration;
+use std::{io, time::Duration};
 
 /// The flags of links, at either end.
 #[derive(Debug, Clone, clap::Args)]
@@ -71,15 +71,21 @@ impl<T: TlsArgs> LinkArgs<T> {
         self.window
     }
 
-    /// The security that is stated, if one is.
-    pub(crate) fn security(&self) -> Result<Option<Security>> {
-        self.join.stated(self.tls.security()?)
+    /// The security that is stated, if one is; `called` is the host that this end calls, if it
+    /// calls one.
+    pub(crate) fn security(&self, called: Option<&str>) -> Result<Option<Security>> {
+        self.join.stated(self.tls.security(called)?)
+    }
+
+    /// The signals that end a command which listens; SIGHUP renews its certificate, if it has one.
+    pub(crate) fn stop(&self) -> io::Result<Stop> {
+        Stop::renewing(self.tls.renewal())
     }
 
     /// The security of links to other nodes that is stated, if one is: that of TLS is for those who
     /// call here.
     pub(crate) fn security_without_tls(&self) -> Result<Option<Security>> {
-        if self.tls.security()?.is_some() { Ok(None) } else { self.join.stated(None) }
+        if self.tls.security(None)?.is_some() { Ok(None) } else { self.join.stated(None) }
     }
 
     /// The options of a site that these flags mean, but for the security.
@@ -94,7 +100,7 @@ impl ReaderArgs {
     pub(crate) async fn open(&self, address: &str, memory: DataSize) -> Result<Site> {
         let options = SiteOptions::new().memory(memory).patience(self.patience).application(&self.application);
         let options = self.link.applied(options);
-        let options = self.link.security()?.into_iter().fold(options, SiteOptions::security);
+        let options = self.link.security(host_of(address))?.into_iter().fold(options, SiteOptions::security);
         open(address, options).await
     }
 }
@@ -236,6 +242,16 @@ fn node_of(address: &str) -> &str {
     address[host..].find('/').map_or(address, |end| &address[..host + end])
 }
 
+/// The first host of an address of nodes, without its port.
+fn host_of(address: &str) -> Option<&str> {
+    let (_, place) = address.split_once("://")?;
+    let host = place.split(['/', ',', '+']).next()?;
+    match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next(),
+        None => host.split(':').next(),
+    }
+}
+
 /// Whether a path that is not there may have been meant as a host.
 fn is_like_a_host(address: &str) -> bool {
     let host = address.split('/').next().unwrap_or(address);
@@ -274,6 +290,14 @@ mod tests {
     fn addresses_without_their_datasets() {
         assert_eq!(node_of("lram://host:7/climate/merra"), "lram://host:7");
         assert_eq!(node_of("lram+celeritas://host"), "lram+celeritas://host");
+        for (address, host) in [
+            ("lram://host:7/climate", Some("host")),
+            ("lram+celeritas://10.0.0.1+10.0.1.1,west/climate", Some("10.0.0.1")),
+            ("lram://[fd00::1]:7", Some("fd00::1")),
+            ("/data/climate.nc", None),
+        ] {
+            assert_eq!(host_of(address), host);
+        }
     }
 
     #[test]

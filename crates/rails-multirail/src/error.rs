@@ -2,7 +2,8 @@
 
 use crate::{RailId, ResolveError};
 use rails_net::{AcceptError, BindEndError, ConnectError, ListenError};
-pub use rails_proto::lane::LaneError;
+#[cfg(feature = "tls")]
+pub use rails_proto::handshake::tls::{CertificateFault, CertificateRefusal};
 use rails_proto::{
     LaneAddress, Scheme,
     handshake::{HandshakeError, Mode, Refusal, StreamId},
@@ -10,6 +11,7 @@ use rails_proto::{
     parameters::MAX_LANES,
     session::{Failure, NotForMessages, Refused},
 };
+pub use rails_proto::{handshake::tls::Error as TlsFailure, lane::LaneError};
 use std::{
     io::{self, ErrorKind},
     net::SocketAddr,

@@ -35,7 +35,8 @@ Examples:
   rails-bench recv --listen 0.0.0.0 --into inbox --secret-file secret --once
 
 Up to --parallel batches are taken at a time; further senders wait, and a batch whose sender stands still gives way to one \
-that waits. What is cut is left as .NAME.rails-part, and the next `send` of the same file goes on from there. The bytes are encrypted with --encrypt or by TLS, and not otherwise.")]
+that waits. What is cut is left as .NAME.rails-part, and the next `send` of the same file goes on from there. \
+The bytes are encrypted, by TLS or with keys made of the secret, but with --no-encryption or --insecure.")]
 pub(crate) struct Args {
     /// Listen on these addresses, a lane for each
     #[arg(long, required = true, value_delimiter = ',', value_name = "ADDR")]
@@ -75,8 +76,8 @@ pub(crate) fn run(args: Args, details: bool) -> Result<Exit> {
 }
 
 async fn recv(args: Args, details: bool) -> Result<Exit> {
-    let mut stop = Stop::on_signals()?;
-    let options = args.stream.options()?;
+    let mut stop = args.stream.stop()?;
+    let options = args.stream.options(&[])?;
     let addresses = addresses_of("--listen", &args.listen).await?;
     let end = Endpoint::listening("--listen", &addresses, &args.placement, options)?;
     rails_transfer::make_folder(&args.into).with_context(|| format!("--into {}", args.into.display()))?;

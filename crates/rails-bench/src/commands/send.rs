@@ -51,7 +51,8 @@ inside against its end, any other against the name; one that ends in / matches f
 number of folders.
 
 A file that the receiver has with the same size and time of modification is not read (--checksum reads it). Up to four files \
-are sent at a time. What arrives is verified end to end. The bytes are encrypted with --encrypt or by TLS, and not otherwise.
+are sent at a time. What arrives is verified end to end. The bytes are encrypted, by TLS or with keys made of the secret, \
+but with --no-encryption or --insecure.
 
 A transfer that has begun waits for a receiver that is started again or cannot be reached, and goes on (--retry); a first \
 call that fails, another secret or a refusal end it at once. One that has ended goes on where it was when it is started again.")]
@@ -106,7 +107,7 @@ pub(crate) fn run(args: Args, details: bool) -> Result<Exit> {
 
 async fn send(args: Args, details: bool) -> Result<Exit> {
     let mut stop = Stop::on_signals()?;
-    let options = args.stream.options()?;
+    let options = args.stream.options(&args.to)?;
     // The transfer opens the files again; the check finds a typing error without a receiver.
     rails_transfer::check(&args.files).context("nothing was sent")?;
     let remotes = Remotes::of("--to", &args.to).await?.limited("--to", args.striping.max_addresses());

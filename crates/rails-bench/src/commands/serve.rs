@@ -94,9 +94,9 @@ struct SentReport<'a> {
 
 pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
     block_on(async {
-        let mut stop = Stop::on_signals()?;
+        let mut stop = args.stream.stop()?;
         let addresses = addresses_of("--listen", &args.listen).await?;
-        let options = args.application.applied(args.stream.options()?)?;
+        let options = args.application.applied(args.stream.options(&[])?)?;
         let endpoint = Endpoint::listening("--listen", &addresses, &args.placement, options)?;
         let host = Host::of(endpoint.listen(&addresses).await?, Role::Serve);
         let terms = Terms { places: if args.once { 1 } else { PLACES }, once: args.once };
@@ -221,10 +221,10 @@ impl Server<'_> {
     }
 
     fn tell_sent(self, sent: &Sent, interrupted: bool) -> Result<()> {
-        if !self.args.json {
-            return report::given(sent, interrupted, self.details);
-        }
         let security = self.endpoint.options.security().mode().to_string();
+        if !self.args.json {
+            return report::given(sent, &security, interrupted, self.details);
+        }
         Schema::SERVE_SENT.with(SentReport { sent, security, interrupted }).print_line()
     }
 }

@@ -127,7 +127,7 @@ pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
         let remotes = Remotes::of("--to", &args.to).await?.limited("--to", args.striping.max_addresses());
         // A plain flow has one address.
         let remotes = if args.plain || args.mptcp { remotes.first_of_each() } else { remotes };
-        let mut options = args.application.applied(args.stream.options()?)?;
+        let mut options = args.application.applied(args.stream.options(&args.to)?)?;
         if args.record_decisions.is_some() {
             options = options.record_decisions(RECORDED);
         }
@@ -243,6 +243,8 @@ async fn ask(args: &Args, endpoint: &Endpoint, remotes: &Remotes, mut stop: Stop
         let (bytes, count, p50, p99) = (one.bytes, one.count, one.p50_us, one.p99_us);
         print::result(format_args!("{bytes} bytes: {count} round trips, p50 {p50:.1} us, p99 {p99:.1} us\n"))?;
     }
+    let mode = kind.is_none().then(|| endpoint.options.security().mode().to_string());
+    print::result(report::security(mode.as_deref()))?;
     Ok(Exit::Done)
 }
 

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Measurement {
     /// The carrier of the bytes.
     pub(crate) transport: Transport,
-    /// The security of the stream: `insecure`, `psk`, `psk encrypted` or `tls`; `None` for plain
-    /// flows.
+    /// The security of the stream: `insecure`, `psk, encrypted`, `psk, not encrypted` or `tls`;
+    /// `None` for plain flows.
     pub(crate) security: Option<String>,
     /// Bytes that the sending application wrote.
     pub(crate) bytes_written: u64,

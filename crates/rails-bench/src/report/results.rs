@@ -58,32 +58,37 @@ pub(crate) fn measured(measurement: &Measurement, details: bool) -> Result<()> {
         Part { name: "send", sends: true, side: &measurement.sender },
         Part { name: "receive", sends: false, side: &measurement.receiver },
     ];
-    let security = measurement.security.as_ref().map(|mode| format!(", {mode}")).unwrap_or_default();
-    let beside = beside(measurement.served_beside);
+    let (security, beside) = (security(measurement.security.as_deref()), beside(measurement.served_beside));
     let way = if measurement.from_peer { " from the peer" } else { "" };
     let early = early(measurement.interrupted);
-    print_parts(&format!("{transport}{security}{way}: {goodput}{early}\n{beside}"), &parts, details)
+    print_parts(&format!("{transport}{way}: {goodput}{early}\n{security}{beside}"), &parts, details)
 }
 
 /// Prints the bytes that the receiving end of a measurement got, and each rail's part in them.
 pub(crate) fn counted(received: &Received, details: bool) -> Result<()> {
     let Received { count, goodput_bits_per_second: rate, side, served_beside, interrupted, .. } = received;
     let goodput = Goodput::new(count.bytes, Duration::from_secs_f64(count.seconds())).at(*rate);
-    let head = format!("received {goodput}{}\n{}", early(*interrupted), beside(*served_beside));
+    let (security, early) = (security(received.security.as_deref()), early(*interrupted));
+    let head = format!("received {goodput}{early}\n{security}{}", beside(*served_beside));
     print_parts(&head, &[Part { name: "receive", sends: false, side }], details)
 }
 
 /// Prints the bytes that the serving end of a measurement sent, and each rail's part in them.
-pub(crate) fn given(sent: &Sent, interrupted: bool, details: bool) -> Result<()> {
+pub(crate) fn given(sent: &Sent, mode: &str, interrupted: bool, details: bool) -> Result<()> {
     let Sent { bytes_written, seconds, side, served_beside } = sent;
     let goodput = Goodput::new(*bytes_written, Duration::from_secs_f64(*seconds));
-    let head = format!("sent {goodput}{}\n{}", early(interrupted), beside(*served_beside));
+    let head = format!("sent {goodput}{}\n{}{}", early(interrupted), security(Some(mode)), beside(*served_beside));
     print_parts(&head, &[Part { name: "send", sends: true, side }], details)
 }
 
 /// A remark on a measurement that a signal ended.
 fn early(interrupted: bool) -> &'static str {
     if interrupted { " (ended early, by a signal)" } else { "" }
+}
+
+/// The line that says how a stream was kept; plain flows are insecure.
+pub(crate) fn security(mode: Option<&str>) -> String {
+    format!("security: {}\n", mode.unwrap_or("insecure"))
 }
 
 /// A warning of other callers.
@@ -97,7 +102,11 @@ fn beside(others: u64) -> String {
 
 fn print_batch<T>(did: &str, bytes: u64, batch: &Batch<T>, counts: &str, part: Part<'_>, details: bool) -> Result<()> {
     let goodput = Goodput::new(bytes, batch.time);
-    print_parts(&format!("{did} {goodput}\n{counts}\nsecurity: {}\n", batch.security), &[part], details)
+    print_parts(
+        &format!("{did} {goodput}\n{counts}\n{}", security(Some(&batch.security.to_string()))),
+        &[part],
+        details,
+    )
 }
 
 fn print_parts(head: &str, parts: &[Part<'_>], details: bool) -> Result<()> {

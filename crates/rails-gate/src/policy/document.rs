@@ -12,7 +12,7 @@ pub(super) struct Document {
     pub(super) socket: Option<PathBuf>,
     pub(super) socket_mode: Option<Spanned<String>>,
     pub(super) socket_group: Option<Spanned<String>>,
-    #[serde(default)]
+    #[serde(default = "encrypts")]
     pub(super) encrypt: bool,
     pub(super) certificate: Option<Spanned<PathBuf>>,
     pub(super) certificate_key: Option<Spanned<PathBuf>>,
@@ -39,4 +39,9 @@ pub(super) struct PeerTable {
     pub(super) bytes: Option<Spanned<String>>,
     pub(super) connections_per_second: Option<Spanned<u32>>,
     pub(super) answer_within: Option<Spanned<String>>,
+}
+
+/// Sessions are encrypted if the policy does not say otherwise.
+fn encrypts() -> bool {
+    true
 }

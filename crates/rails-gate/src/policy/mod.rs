@@ -32,7 +32,7 @@
 //! | `socket` | the Unix socket at which doors ask | none: no door can use this gate |
 //! | `socket_mode` | the mode of the socket, octal, as text; whoever may write to it may use the gate | `"0660"` |
 //! | `socket_group` | the group of the socket, by name or number | the group of the gate |
-//! | `encrypt` | whether sessions with peers that have a secret are encrypted (AES-256-GCM); both gates say so, or neither; those with a `pin` are always encrypted | `false` |
+//! | `encrypt` | whether sessions with peers that have a secret are encrypted (AES-256-GCM), at both gates or at neither; those with a `pin` are always encrypted | `true` |
 //! | `certificate` | the file with this end's certificate and those that signed it (PEM), for peers with a `pin` | none |
 //! | `certificate_key` | the file with its private key (PEM) | none |
 //! | `authorities` | the file with the certificates (PEM) that signed those of peers which come in | none |
@@ -99,7 +99,7 @@ pub struct Policy {
     pub socket_mode: u32,
     /// The group of the socket, by name or number; `None`: that of the gate.
     pub socket_group: Option<String>,
-    /// Whether sessions with peers that have a secret are encrypted; both gates say so, or neither.
+    /// Whether sessions with peers that have a secret are encrypted: at both gates, or at neither.
     pub encrypt: bool,
     /// The certificate of this end; every peer with a pin has one to see.
     pub identity: Option<IdentityFiles>,

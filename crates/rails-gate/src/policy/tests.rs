@@ -40,6 +40,7 @@ networks = ["10.99.7.0/24:22", "192.0.2.7:444"]
     assert_eq!(policy.listen, ["0.0.0.0:7600", "udp://host:7600"]);
     assert_eq!(policy.socket.as_deref(), Some(Path::new("/run/rails/gate.sock")));
     assert_eq!((policy.socket_mode, policy.socket_group.as_deref()), (0o666, Some("rails")));
+    assert!(policy.encrypt && !Policy::parse(&format!("encrypt = false\n{text}")).unwrap().encrypt);
     let [beta, gamma] = policy.peers() else { panic!("{policy:?}") };
     assert_eq!(beta.dial, ["10.99.0.2:7600", "[fe80::1%eth7]:7600", "beta.example:7600"]);
     assert_eq!(beta.key, PeerKey::Secret("beta.secret".into()));

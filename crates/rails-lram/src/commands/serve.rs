@@ -6,7 +6,6 @@ use rails_cli::{
     duration,
     exit::{Exit, Help, Helped},
     output_file, print, size,
-    stop::Stop,
     thread::{aside, block_on},
     tls::ServerTls,
 };
@@ -81,14 +80,14 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<Exit> {
     block_on(async {
-        let mut stop = Stop::on_signals()?;
+        let mut stop = args.link.stop()?;
         stop.or(serve(&args)).await
     })
 }
 
 async fn serve(args: &Args) -> Result<Exit> {
     let addresses = args.listen.iter().map(|address| with_port(address)).collect::<Result<Vec<_>>>()?;
-    let security = args.link.security()?;
+    let security = args.link.security(None)?;
     let site = site_of(args).await?;
     let datasets = site.datasets().await.map_err(|error| site::helped(error.into(), &args.data[0]))?;
     let options = ServerOptions::new().max_links(args.max_links as usize).patience(args.patience);

@@ -106,7 +106,7 @@ fn command_lines_that_say_too_little() {
         (&["warm", &wind], "have no node"),
         (&["serve", "lram://127.0.0.1:9", &wind], "an address of another node is served alone"),
         (&["serve", &wind, "--listen", "::1"], "an IPv6 address stands in brackets"),
-        (&["serve", &wind, "--encrypt"], "--encrypt takes a secret"),
+        (&["serve", &wind, "--no-encryption"], "--no-encryption goes with a secret"),
         (&["serve", &wind, "--budget", "a:wind,min=2GiB,least=1"], "`least=1` is none of min=SIZE"),
         (&["serve", &wind, "--budget", "a,weight=none"], "`weight=none`: a weight is a number"),
         (&["serve", &wind, "--budget", "a,max=1KiB"], "the budget `a:*,max=1 KiB` allows 0 B"),

@@ -477,7 +477,7 @@ impl Dialer {
         id: StreamId,
         connection: &Arc<dyn Lane>,
         mut messages: Vec<HandshakeMessage>,
-        EarlyLane { joined, acceptance }: EarlyLane,
+        EarlyLane { joined, mut acceptance }: EarlyLane,
     ) -> Result<OpenedLane, JoinError> {
         let NewStream { shared, seals, confirmation } = self.stream_over(id, joined, connection)?;
         messages.extend(confirmation);

@@ -641,7 +641,7 @@ mod tests {
         for stranger in [JoinError::Timeout, foreign.into(), HandshakeError::Disorder.into()] {
             assert!(is_of_stranger(&stranger), "{stranger}");
         }
-        for peer in [HandshakeError::Secret, HandshakeError::Mode { ours: Mode::Tls }] {
+        for peer in [HandshakeError::Secret, HandshakeError::Mode { ours: Mode::Tls, theirs: Mode::Insecure }] {
             assert!(!is_of_stranger(&peer.into()), "somebody has to mend it");
         }
     }

@@ -81,7 +81,7 @@ mod tests {
     fn credentials_do_not_print_their_secret() {
         let secret = Secret::pre_shared(b"correct horse battery").unwrap();
         let credentials = Credentials::Secret { mode: Mode::Encrypted, secret };
-        assert_eq!(format!("{credentials:?}"), "Credentials(psk encrypted)");
+        assert_eq!(format!("{credentials:?}"), "Credentials(psk, encrypted)");
     }
 
     #[test]

@@ -60,8 +60,7 @@ enum InitiatorState {
 /// An initiator that has given out its proof.
 #[derive(Debug)]
 struct Proving {
-    joining: Credentials,
-    transcript: Transcript,
+    acceptance: Acceptance,
     peer_certificates: Vec<Bytes>,
 }
 
@@ -81,6 +80,9 @@ pub struct EarlyLane {
 pub struct Acceptance {
     joining: Credentials,
     transcript: Transcript,
+    /// The TLS session of the lane, if it had one: a server that refuses the client's certificate
+    /// says so by an alert, and only after the client has finished (RFC 8446, section 4.4.2.4).
+    tls: Option<Box<Session>>,
 }
 
 impl Acceptance {
@@ -89,8 +91,11 @@ impl Acceptance {
     /// # Errors
     /// [`HandshakeError`] ends the lane, as that of [`Initiator::handle`] does: the responder has
     /// refused the lane, or its proof is wrong, or its message comes out of turn.
-    pub fn check(&self, answer: &HandshakeMessage) -> Result<(), HandshakeError> {
+    pub fn check(&mut self, answer: &HandshakeMessage) -> Result<(), HandshakeError> {
         match answer {
+            HandshakeMessage::Tls(bytes) => {
+                Err(self.tls.as_mut().map_or(HandshakeError::Disorder, |tls| tls.alert(bytes)))
+            }
             HandshakeMessage::Accepted(tag) => self.transcript.verify(Role::Responder, self.joining.key(), tag),
             HandshakeMessage::Refused(refusal) => Err(refused(*refusal, self.transcript.hello.mode)),
             _ => Err(HandshakeError::Disorder),
@@ -99,18 +104,15 @@ impl Acceptance {
 }
 
 impl Proving {
-    fn acceptance(&self) -> Acceptance {
-        Acceptance { joining: self.joining.clone(), transcript: self.transcript }
-    }
-
-    /// The lane.
-    fn join(self) -> Result<Joined, HandshakeError> {
-        let Self { joining, transcript, peer_certificates } = self;
+    /// The lane, and the check of the responder's answer.
+    fn join(self) -> Result<(Joined, Acceptance), HandshakeError> {
+        let Self { acceptance, peer_certificates } = self;
+        let (joining, transcript) = (acceptance.joining.clone(), acceptance.transcript);
         let seals = transcript.seals(Role::Initiator, joining.secret())?;
         let opens = transcript.hello.purpose.opens();
         let confirmation = opens.then(|| HandshakeMessage::Confirmed(transcript.confirm(joining.key())));
         let parameters = transcript.challenge.parameters;
-        Ok(Joined { parameters, seals, joining, confirmation, peer_certificates, transcript })
+        Ok((Joined { parameters, seals, joining, confirmation, peer_certificates, transcript }, acceptance))
     }
 }
 
@@ -140,9 +142,9 @@ impl Initiator {
     /// peer.
     pub fn handle(&mut self, message: HandshakeMessage) -> Result<InitiatorStep, HandshakeError> {
         match (message, std::mem::replace(&mut self.state, InitiatorState::Over)) {
-            (answer, InitiatorState::Proved(proving)) => {
-                proving.acceptance().check(&answer)?;
-                Ok(InitiatorStep::Joined(Box::new(proving.join()?)))
+            (answer, InitiatorState::Proved(mut proving)) => {
+                proving.acceptance.check(&answer)?;
+                Ok(InitiatorStep::Joined(Box::new(proving.join()?.0)))
             }
             (HandshakeMessage::Refused(refusal), _) => Err(refused(refusal, self.hello.mode)),
             (HandshakeMessage::Challenge(challenge), InitiatorState::Greeted(credentials)) => {
@@ -156,7 +158,7 @@ impl Initiator {
                         Ok(InitiatorStep::Send(flight))
                     }
                     Credentials::TlsServer(_) | Credentials::Secrets { .. } => Err(HandshakeError::Disorder),
-                    credentials => Ok(InitiatorStep::Send(vec![self.prove(credentials, transcript, Vec::new())])),
+                    credentials => Ok(InitiatorStep::Send(vec![self.prove(credentials, transcript, None)])),
                 }
             }
             (HandshakeMessage::Tls(bytes), InitiatorState::Tls(mut tls, transcript)) => {
@@ -168,7 +170,7 @@ impl Initiator {
                 let mut flight = tls.flight();
                 if tls.is_done() {
                     let joining = Credentials::Secret { mode: Mode::Tls, secret: tls.secret(&transcript)? };
-                    flight.push(self.prove(joining, transcript, tls.peer_certificates()));
+                    flight.push(self.prove(joining, transcript, Some(tls)));
                 } else {
                     self.state = InitiatorState::Tls(tls, transcript);
                 }
@@ -205,9 +207,8 @@ impl Initiator {
         let can_seal = hello.mode == Mode::Insecure || hello.mode.is_sealed() && seal::IS_AVAILABLE;
         match state {
             InitiatorState::Proved(proving) if hello.purpose.opens() && can_seal => {
-                let acceptance = proving.acceptance();
                 match proving.join() {
-                    Ok(joined) => Ok(EarlyLane { joined, acceptance }),
+                    Ok((joined, acceptance)) => Ok(EarlyLane { joined, acceptance }),
                     // A build that seals has made the keys.
                     Err(_) => Err(Box::new(Self { hello, state: InitiatorState::Over })),
                 }
@@ -230,21 +231,18 @@ impl Initiator {
         }
     }
 
-    fn prove(
-        &mut self,
-        joining: Credentials,
-        transcript: Transcript,
-        peer_certificates: Vec<Bytes>,
-    ) -> HandshakeMessage {
+    fn prove(&mut self, joining: Credentials, transcript: Transcript, tls: Option<Box<Session>>) -> HandshakeMessage {
         let tag = transcript.prove(Role::Initiator, joining.key());
-        self.state = InitiatorState::Proved(Box::new(Proving { joining, transcript, peer_certificates }));
+        let peer_certificates = tls.as_ref().map(|tls| tls.peer_certificates()).unwrap_or_default();
+        let acceptance = Acceptance { joining, transcript, tls };
+        self.state = InitiatorState::Proved(Box::new(Proving { acceptance, peer_certificates }));
         HandshakeMessage::Proof(tag)
     }
 }
 
 fn refused(refusal: Refusal, ours: Mode) -> HandshakeError {
     match refusal {
-        Refusal::Mode => HandshakeError::Mode { ours },
+        Refusal::Mode(theirs) => HandshakeError::Mode { ours, theirs },
         refusal => HandshakeError::Refused(refusal),
     }
 }

@@ -114,7 +114,10 @@ impl HandshakeMessage {
             Self::Challenge(_) => (CHALLENGE, [0, 0]),
             Self::Proof(_) => (PROOF, [0, 0]),
             Self::Accepted(_) => (ACCEPTED, [0, 0]),
-            Self::Refused(refusal) => (REFUSED, [0, refusal.code()]),
+            Self::Refused(refusal) => {
+                let (mode, code) = refusal.code();
+                (REFUSED, [mode.code(), code])
+            }
             Self::Tls(flight) => {
                 debug_assert!((1..=LONGEST_TLS).contains(&flight.len()));
                 (TLS, (flight.len() as u16).to_be_bytes())
@@ -187,7 +190,7 @@ impl HandshakeMessage {
         }
         let unknown = |field, value: u8| HandshakeError::Field { field, value: value.into() };
         let mode = Mode::from_code(mode)
-            .filter(|mode| kind == HELLO || *mode == Mode::Insecure)
+            .filter(|mode| matches!(kind, HELLO | REFUSED) || *mode == Mode::Insecure)
             .ok_or(unknown("mode", mode))?;
         if detail != 0 && !matches!(kind, HELLO | REFUSED) {
             return Err(unknown("detail", detail));
@@ -214,13 +217,13 @@ impl HandshakeMessage {
             PROOF => Self::Proof(array_at(body, 0)),
             ACCEPTED => Self::Accepted(array_at(body, 0)),
             CONFIRMED => Self::Confirmed(array_at(body, 0)),
-            _ => Self::Refused(Refusal::from_code(detail).ok_or(unknown("reason", detail))?),
+            _ => Self::Refused(Refusal::from_code(mode, detail).ok_or(unknown("reason", detail))?),
         })
     }
 }
 
 impl Mode {
-    const ALL: [Self; 4] = [Self::Insecure, Self::PreSharedKey, Self::Encrypted, Self::Tls];
+    pub(super) const ALL: [Self; 4] = [Self::Insecure, Self::PreSharedKey, Self::Encrypted, Self::Tls];
 
     /// Whether the frames of the lanes are encrypted and authenticated.
     pub fn is_sealed(self) -> bool {
@@ -241,8 +244,8 @@ impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Insecure => "insecure",
-            Self::PreSharedKey => "psk",
-            Self::Encrypted => "psk encrypted",
+            Self::PreSharedKey => "psk, not encrypted",
+            Self::Encrypted => "psk, encrypted",
             Self::Tls => "tls",
         })
     }

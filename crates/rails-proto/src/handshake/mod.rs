@@ -82,10 +82,12 @@ pub enum HandshakeError {
     #[error("there is no such stream to join, or the proof does not belong to it")]
     NoSuchStream,
     /// The two ends use different modes.
-    #[error("the peer keeps its streams in another mode than this end, which is in mode {ours}")]
+    #[error("the security of the two ends differs: this end has `{ours}`, the peer `{theirs}`")]
     Mode {
         /// This end's mode.
         ours: Mode,
+        /// The peer's mode.
+        theirs: Mode,
     },
     /// TLS failed: a certificate, a signature, an alert of the peer.
     #[error("the TLS handshake failed")]
@@ -119,7 +121,10 @@ impl HandshakeError {
             | Self::TlsTooLong
             | Self::NoEncryption { .. } => true,
             Self::Refused(refusal) => {
-                matches!(refusal, Refusal::Version | Refusal::Mode | Refusal::Secret | Refusal::Tls | Refusal::Full(_))
+                matches!(
+                    refusal,
+                    Refusal::Version | Refusal::Mode(_) | Refusal::Secret | Refusal::Tls | Refusal::Full(_)
+                )
             }
             Self::NotRails { .. } | Self::Field { .. } | Self::Disorder | Self::NoSuchStream | Self::Lanes(_) => false,
         }
@@ -129,7 +134,7 @@ impl HandshakeError {
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::Version { .. } => Some(Refusal::Version),
-            Self::Mode { .. } => Some(Refusal::Mode),
+            Self::Mode { ours, .. } => Some(Refusal::Mode(*ours)),
             Self::Secret => Some(Refusal::Secret),
             Self::NoSuchStream => Some(Refusal::UnknownStream),
             Self::Disorder => Some(Refusal::Disorder),

@@ -1,5 +1,7 @@
 //! The reasons for which a responder refuses a lane.
 
+use super::Mode;
+
 /// The reason why a lane may not join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -7,9 +9,9 @@ pub enum Refusal {
     /// The responder speaks another version.
     #[error("it speaks another version of the protocol")]
     Version,
-    /// The two ends use different modes.
-    #[error("it keeps its streams in another mode")]
-    Mode,
+    /// The responder keeps its streams in this mode, and the hello has another.
+    #[error("it keeps its streams in mode {0}")]
+    Mode(Mode),
     /// The proof is wrong: the secrets differ.
     #[error("the join secret is wrong")]
     Secret,
@@ -69,7 +71,7 @@ pub enum Limit {
 impl Refusal {
     const ALL: [Self; 20] = [
         Self::Version,
-        Self::Mode,
+        Self::Mode(Mode::Insecure),
         Self::Secret,
         Self::UnknownStream,
         Self::StreamExists,
@@ -90,14 +92,21 @@ impl Refusal {
         Self::Busy(Limit::PeerTlsRate),
     ];
 
-    /// The refusal's number on the wire, from 1.
-    pub(super) fn code(self) -> u8 {
-        Self::ALL.iter().position(|refusal| *refusal == self).map_or(0, |index| index as u8 + 1)
+    /// The mode that the refusal has on the wire, and its number, from 1.
+    pub(super) fn code(self) -> (Mode, u8) {
+        let (mode, known) = match self {
+            Self::Mode(mode) => (mode, Self::Mode(Mode::Insecure)),
+            refusal => (Mode::Insecure, refusal),
+        };
+        (mode, Self::ALL.iter().position(|refusal| *refusal == known).map_or(0, |index| index as u8 + 1))
     }
 
-    /// The refusal with this number on the wire.
-    pub(super) fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(code.checked_sub(1)?)).copied()
+    /// The refusal with this mode and this number on the wire.
+    pub(super) fn from_code(mode: Mode, code: u8) -> Option<Self> {
+        match *Self::ALL.get(usize::from(code.checked_sub(1)?))? {
+            Self::Mode(_) => Some(Self::Mode(mode)),
+            refusal => (mode == Mode::Insecure).then_some(refusal),
+        }
     }
 }
 
@@ -108,7 +117,7 @@ mod tests {
 
     #[test]
     fn every_refusal_survives_the_wire() {
-        for refusal in Refusal::ALL {
+        for refusal in Refusal::ALL.into_iter().chain(Mode::ALL.map(Refusal::Mode)) {
             let bytes = HandshakeMessage::Refused(refusal).encode();
             assert_eq!(
                 HandshakeMessage::decode(bytes[..].first_chunk().unwrap(), &[]),

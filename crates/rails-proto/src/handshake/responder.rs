@@ -102,7 +102,7 @@ impl Responder {
         nonce: Nonce,
     ) -> Result<(Self, HandshakeMessage), HandshakeError> {
         if hello.mode != credentials.mode() {
-            return Err(HandshakeError::Mode { ours: credentials.mode() });
+            return Err(HandshakeError::Mode { ours: credentials.mode(), theirs: hello.mode });
         }
         let challenge = Challenge { parameters, nonce };
         let state = match credentials {

@@ -1,4 +1,7 @@
-use super::*;
+use super::{
+    tls::{CertificateFault, CertificateRefusal},
+    *,
+};
 use crate::{
     parameters::{StreamParameters, TransportParameters},
     seal::Seals,
@@ -43,6 +46,14 @@ fn hello(purpose: Purpose) -> Hello {
 fn certificate() -> (String, String) {
     let made = rcgen::generate_simple_self_signed(["rails.example".to_owned()]).unwrap();
     (made.cert.pem(), made.signing_key.serialize_pem())
+}
+
+/// As [`certificate`], but for this change.
+fn made(change: impl FnOnce(&mut rcgen::CertificateParams)) -> (String, String) {
+    let mut params = rcgen::CertificateParams::new(["rails.example".to_owned()]).unwrap();
+    change(&mut params);
+    let key = rcgen::KeyPair::generate().unwrap();
+    (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
 }
 
 fn identity((certificate, key): &(String, String)) -> Identity {
@@ -192,7 +203,7 @@ fn a_lane_is_ready_before_it_is_accepted() {
     {
         let mode = ours.mode();
         let (initiator, proof, mut responder) = up_to_proof(ours, theirs);
-        let EarlyLane { joined, acceptance } = initiator.into_early().expect("frames need not wait");
+        let EarlyLane { joined, mut acceptance } = initiator.into_early().expect("frames need not wait");
         let proved = proved(&mut responder, wired(&proof));
         proved.confirm(&wired(&joined.confirmation.unwrap())).unwrap();
         acceptance.check(&wired(&proved.accept)).unwrap();
@@ -226,7 +237,8 @@ fn an_early_lane_hears_of_refusal_and_impostor() {
     for refusal in [Refusal::Secret, Refusal::Busy(Limit::Waiting), Refusal::UnknownStream] {
         assert_eq!(check(HandshakeMessage::Refused(refusal)), HandshakeError::Refused(refusal));
     }
-    assert_eq!(check(HandshakeMessage::Refused(Refusal::Mode)), HandshakeError::Mode { ours: Mode::Encrypted });
+    let refused = check(HandshakeMessage::Refused(Refusal::Mode(Mode::Tls)));
+    assert_eq!(refused, HandshakeError::Mode { ours: Mode::Encrypted, theirs: Mode::Tls });
     assert_eq!(check(HandshakeMessage::Accepted([0; 32])), HandshakeError::Secret);
     assert_eq!(check(HandshakeMessage::Confirmed([0; 32])), HandshakeError::Disorder);
     let (_, proof, mut responder) = up_to_proof(encrypted(1), encrypted(2));
@@ -325,7 +337,8 @@ fn an_end_takes_no_mode_but_its_own() {
         for theirs in &responders {
             let outcome = join(ours.clone(), theirs.clone());
             let alike = ours.mode() == theirs.mode();
-            let expected = if alike { Ok(()) } else { Err(HandshakeError::Mode { ours: theirs.mode() }) };
+            let differ = HandshakeError::Mode { ours: theirs.mode(), theirs: ours.mode() };
+            let expected = if alike { Ok(()) } else { Err(differ) };
             assert_eq!(outcome, expected, "{ours:?} to {theirs:?}");
         }
     }
@@ -350,8 +363,11 @@ fn a_mode_that_is_changed_on_the_way_is_noticed() {
 #[test]
 fn a_refusal_in_another_mode_changes_no_mode() {
     let (mut initiator, _) = Initiator::start(encrypted(1), hello(Purpose::Open));
-    let refused = initiator.handle(HandshakeMessage::Refused(Refusal::Mode));
-    assert_eq!(refused.unwrap_err(), HandshakeError::Mode { ours: Mode::Encrypted });
+    let refused = initiator.handle(wired(&HandshakeMessage::Refused(Refusal::Mode(Mode::PreSharedKey))));
+    let differ = HandshakeError::Mode { ours: Mode::Encrypted, theirs: Mode::PreSharedKey };
+    assert_eq!(refused.unwrap_err(), differ);
+    let said = differ.to_string();
+    assert!(said.ends_with("this end has `psk, encrypted`, the peer `psk, not encrypted`"), "{said}");
 }
 
 #[test]
@@ -444,7 +460,7 @@ fn alert_to_an_untrusted_server() {
         let ResponderStep::Send(flight) = responder.handle(flight[0].clone()).unwrap() else { panic!() };
         let error = initiator.handle(flight[0].clone()).unwrap_err();
         assert!(
-            matches!(&error, HandshakeError::Tls(error) if matches!(**error, rustls::Error::InvalidCertificate(_))),
+            matches!(&error, HandshakeError::Tls(error) if matches!(**error, tls::Error::Certificate(_))),
             "{error:?}"
         );
         let farewell = initiator.farewell(&error);
@@ -453,26 +469,89 @@ fn alert_to_an_untrusted_server() {
             "{farewell:?}"
         );
         let told = responder.handle(farewell[0].clone()).unwrap_err();
-        assert!(
-            matches!(&told, HandshakeError::Tls(error) if matches!(**error, rustls::Error::AlertReceived(_))),
-            "{told:?}"
-        );
+        assert!(matches!(&told, HandshakeError::Tls(error) if matches!(**error, tls::Error::Refused(_))), "{told:?}");
     }
 }
 
+/// A client whose certificate is refused has given out its proof by then.
 #[test]
-fn client_without_a_good_certificate() {
-    let (pem, good, bad) = (certificate(), certificate(), certificate());
-    let theirs = || {
-        let server = TlsServer::for_clients_of(identity(&pem), good.0.as_bytes()).unwrap();
-        Security::tls_server(server).responder().unwrap()
-    };
+fn causes_of_a_refused_client() {
+    let (pem, good, other) = (certificate(), certificate(), certificate());
+    let stranger = made(|params| params.distinguished_name.push(rcgen::DnType::CommonName, "a stranger"));
+    let expired = made(|params| params.not_after = rcgen::date_time_ymd(2000, 1, 2));
+    let future = made(|params| params.not_before = rcgen::date_time_ymd(4000, 1, 2));
+    let authority = made(|params| params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained));
+    let trusted = [&good, &expired, &future, &authority].map(|pem| pem.0.as_str()).concat();
+    let server = TlsServer::for_clients_of(identity(&pem), trusted.as_bytes()).unwrap();
+    let theirs = || Security::tls_server(server.clone()).responder().unwrap();
     let ours = || TlsClient::pinned(identity(&pem).pin().unwrap()).unwrap();
     join(client(ours().identity(identity(&good)).unwrap()), theirs()).unwrap();
-    for stranger in [ours(), ours().identity(identity(&bad)).unwrap()] {
-        let outcome = join_as(client(stranger), theirs(), Purpose::Open);
-        assert!(matches!(outcome, Err(('r', HandshakeError::Tls(_)))), "{outcome:?}");
+    for (shown, cause, told) in [
+        (None, tls::Error::NoCertificate, tls::Error::CertificateRequired),
+        (
+            Some(&stranger),
+            tls::Error::Certificate(CertificateFault::UnknownIssuer),
+            tls::Error::Refused(CertificateRefusal::UnknownIssuer),
+        ),
+        // It names the same authority.
+        (
+            Some(&other),
+            tls::Error::Certificate(CertificateFault::Signature),
+            tls::Error::Refused(CertificateRefusal::Signature),
+        ),
+        (
+            Some(&authority),
+            tls::Error::Certificate(CertificateFault::OfAuthority),
+            tls::Error::Refused(CertificateRefusal::Unknown),
+        ),
+    ] {
+        let stranger = shown.map_or_else(ours, |pem| ours().identity(identity(pem)).unwrap());
+        assert_eq!(refused(client(stranger), theirs()), (cause, told));
     }
+    for (shown, said) in
+        [(&expired, "it expired on 2000-01-02T00:00:00Z, and"), (&future, "it is valid from 4000-01-02T00:00:00Z on")]
+    {
+        let (cause, told) = refused(client(ours().identity(identity(shown)).unwrap()), theirs());
+        assert!(cause.to_string().contains(said), "{cause}");
+        assert_eq!(told, tls::Error::Refused(CertificateRefusal::Expired));
+    }
+}
+
+/// The errors of a responder that refuses a client, and of the client that hears of it.
+fn refused(ours: Credentials, theirs: Credentials) -> (tls::Error, tls::Error) {
+    let (mut initiator, first) = Initiator::start(ours, hello(Purpose::Open));
+    let HandshakeMessage::Hello(hello) = first else { panic!("a hello comes first") };
+    let (mut responder, challenge) = Responder::start(theirs, hello, TERMS, [9; 32]).unwrap();
+    let tls = |error| if let HandshakeError::Tls(error) = error { *error } else { panic!("{error}") };
+    let mut to_initiator = vec![challenge];
+    while let Some(message) = to_initiator.pop() {
+        let InitiatorStep::Send(flight) = initiator.handle(message).unwrap() else { panic!("it has joined") };
+        for message in flight {
+            match responder.handle(message) {
+                Ok(ResponderStep::Send(answer)) => to_initiator.extend(answer),
+                Ok(ResponderStep::Proved(_)) => panic!("it takes the client"),
+                Err(cause) => {
+                    assert!(initiator.has_proved());
+                    let told = initiator.handle(wired(&responder.farewell(&cause)[0])).unwrap_err();
+                    assert!(told.is_permanent(), "another attempt fails in the same way");
+                    return (tls(cause), tls(told));
+                }
+            }
+        }
+    }
+    panic!("the handshake does not end");
+}
+
+#[test]
+fn a_server_that_is_replaced_by_another() {
+    let (old, new) = (certificate(), certificate());
+    let server = TlsServer::new(identity(&old)).unwrap();
+    let theirs = Security::tls_server(server.clone()).responder().unwrap();
+    let (_, under_way) = join_as(pinned(&old), theirs.clone(), Purpose::Open).unwrap();
+    server.replace_by(&TlsServer::new(identity(&new)).unwrap());
+    join(pinned(&new), theirs.clone()).unwrap();
+    assert!(matches!(join(pinned(&old), theirs.clone()), Err(HandshakeError::Tls(_))));
+    assert_eq!(under_way.joining.mode(), Mode::Tls);
 }
 
 #[test]

@@ -10,6 +10,8 @@ use crate::{
     secret::{PeerSecrets, Secret},
 };
 #[cfg(feature = "tls")]
+pub(crate) use pin::OtherKey;
+#[cfg(feature = "tls")]
 pub use pin::{KeyPin, PinError};
 #[cfg(feature = "tls")]
 pub use tls::{Identity, TlsClient, TlsError, TlsServer};
@@ -136,7 +138,7 @@ mod tests {
     fn security_prints_no_secret() {
         let secret = Secret::pre_shared(b"correct horse battery").unwrap();
         let shown = format!("{:?}", Security::psk(secret));
-        assert!(shown.contains("Credentials(psk)") && !shown.contains("correct"), "{shown}");
+        assert!(shown.contains("Credentials(psk, not encrypted)") && !shown.contains("correct"), "{shown}");
     }
 
     #[test]

@@ -29,9 +29,10 @@ pub struct TlsClient {
     name: ServerName<'static>,
 }
 
-/// The listening end of TLS: its certificate, and the clients that it takes.
+/// The listening end of TLS: its certificate, and the clients that it takes. Clones are the same
+/// server: [`TlsServer::replace_by`] renews the certificate of all of them.
 #[derive(Clone)]
-pub struct TlsServer(Arc<ServerConfig>);
+pub struct TlsServer(tls::Server);
 
 /// The reason why certificates and keys cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -150,6 +151,12 @@ impl TlsServer {
         Self::with(identity, verifier)
     }
 
+    /// Takes the certificate and the authorities of `other` from now on, at every end that has a
+    /// clone of this server. Handshakes under way end as they began, and open streams go on.
+    pub fn replace_by(&self, other: &Self) {
+        self.0.replace_by(&other.0);
+    }
+
     fn with(identity: Identity, verifier: Arc<dyn ClientCertVerifier>) -> Result<Self, TlsError> {
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -160,11 +167,11 @@ impl TlsServer {
         config.alpn_protocols = vec![ALPN.to_vec()];
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
-        Ok(Self(Arc::new(config)))
+        Ok(Self(tls::Server::new(config)))
     }
 
     pub(super) fn credentials(&self) -> Credentials {
-        Credentials::TlsServer(tls::Server::new(self.0.clone()))
+        Credentials::TlsServer(self.0.clone())
     }
 }
 

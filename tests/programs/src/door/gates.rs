@@ -26,7 +26,8 @@ pub(super) struct Gates {
     running: Vec<Running>,
 }
 
-/// Starts the gates. The service's gate lets the other one reach every port of its host.
+/// Starts the gates, which do not encrypt. The service's gate lets the other one reach every port
+/// of its host.
 pub(super) fn open(room: &Room) -> Result<Gates> {
     let port = NEXT_PORT.fetch_add(1, Ordering::Relaxed);
     let folder = room.folder(&format!("gates-{port}"))?;
@@ -36,14 +37,14 @@ pub(super) fn open(room: &Room) -> Result<Gates> {
     let listen = |side| quoted(&lanes(room, side, port));
     let service = room.lab.address(Side::B, 0);
     let far = format!(
-        "listen = [{}]\nsocket = \"{}\"\n[[peer]]\nname = \"clients\"\nsecret_file = \"secret\"\nreach = [\"{service}:*\"]\n",
+        "listen = [{}]\nencrypt = false\nsocket = \"{}\"\n[[peer]]\nname = \"clients\"\nsecret_file = \"secret\"\nreach = [\"{service}:*\"]\n",
         listen(Side::B),
         folder.join("far.sock").display()
     );
     let socket = folder.join("near.sock");
     // Answers within any time: a busy machine is no reason to go plain here.
     let near = format!(
-        "listen = [{}]\nsocket = \"{}\"\n[[peer]]\nname = \"services\"\nsecret_file = \"secret\"\ndial = [{}]\nnetworks = [\"{service}\"]\nanswer_within = \"20s\"\n",
+        "listen = [{}]\nencrypt = false\nsocket = \"{}\"\n[[peer]]\nname = \"services\"\nsecret_file = \"secret\"\ndial = [{}]\nnetworks = [\"{service}\"]\nanswer_within = \"20s\"\n",
         listen(Side::A),
         socket.display(),
         listen(Side::B),

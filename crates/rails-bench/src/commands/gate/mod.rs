@@ -215,7 +215,7 @@ fn security_of(policy: &Policy) -> Result<GateSecurity> {
             PeerKey::Secret(file) => {
                 let secret = secret::of_file(&format!("peer.{}.secret_file", peer.name), file)?;
                 let security = match policy.encrypt {
-                    true => secret::encrypted(secret.clone())?,
+                    true => secret::encrypted(secret.clone(), "`encrypt = false`")?,
                     false => Security::psk(secret.clone()),
                 };
                 dial.insert(peer.name.clone(), security);

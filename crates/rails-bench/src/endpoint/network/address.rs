@@ -60,6 +60,16 @@ impl FromStr for Address {
     }
 }
 
+impl Address {
+    /// The host alone, as a certificate names it.
+    pub(super) fn host(&self) -> String {
+        match &self.host {
+            Host::Ip(address) => address.ip().to_string(),
+            Host::Name(name) => name.clone(),
+        }
+    }
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.scheme != Scheme::TCP {

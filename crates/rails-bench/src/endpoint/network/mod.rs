@@ -15,9 +15,10 @@ use crate::{
     machine::this_machine,
     placement::{self, RailsArgs},
     print,
-    secret::JoinArgs,
+    secret::{self, JoinArgs},
     size,
-    tls::TlsArgs,
+    stop::Stop,
+    tls::{self, TlsArgs},
 };
 pub(crate) use address::Address;
 use anyhow::{Result, ensure};
@@ -111,6 +112,11 @@ impl LaneArgs {
 }
 
 impl<T: TlsArgs> StreamArgs<T> {
+    /// The signals that end a command which listens; SIGHUP renews its certificate, if it has one.
+    pub(crate) fn stop(&self) -> io::Result<Stop> {
+        Stop::renewing(self.tls.renewal())
+    }
+
     /// The requested congestion control.
     pub(crate) fn congestion(&self) -> Option<&str> {
         self.lanes.tcp.congestion()
@@ -126,10 +132,11 @@ impl<T: TlsArgs> StreamArgs<T> {
         self.lanes.driver()
     }
 
-    /// The stream's options. Must be called inside a runtime, because it tries the lanes' options
-    /// on a socket.
-    pub(crate) fn options(&self) -> Result<StreamOptions> {
-        let security = self.join.security(self.tls.security()?)?;
+    /// The stream's options, at an end that calls these hosts, or none. Must be called inside a
+    /// runtime, because it tries the lanes' options on a socket.
+    pub(crate) fn options(&self, called: &[Address]) -> Result<StreamOptions> {
+        let called = called.first().map(Address::host);
+        let security = self.join.security(self.tls.security(called.as_deref())?)?;
         let celeritas = self.celeritas.transport(&security)?;
         Ok(self.lanes.options()?(security).transport(celeritas))
     }
@@ -301,14 +308,9 @@ fn help_for(error: &JoinError, peer: &str) -> Option<String> {
         JoinError::Handshake(HandshakeError::Secret | HandshakeError::Refused(Refusal::Secret)) => {
             "give both ends the same secret; compare `sha256sum` of the two files".to_owned()
         }
-        JoinError::Handshake(HandshakeError::Mode { .. } | HandshakeError::Refused(Refusal::Mode)) => {
-            "give both ends a secret, with --encrypt or without, or both TLS, or both --insecure".to_owned()
-        }
-        JoinError::Handshake(HandshakeError::Tls(_) | HandshakeError::Refused(Refusal::Tls)) => {
-            "the peer prints its key's pin when it starts: compare it with --tls-pin; with --tls-ca see that the \
-             certificate is signed by that authority and is for --tls-name"
-                .to_owned()
-        }
+        JoinError::Handshake(HandshakeError::Mode { ours, theirs }) => secret::remedy(*ours, *theirs),
+        JoinError::Handshake(HandshakeError::Tls(error)) => tls::remedy(error)?.to_owned(),
+        JoinError::Handshake(HandshakeError::Refused(Refusal::Tls)) => "the peer's log has the reason".to_owned(),
         JoinError::Handshake(HandshakeError::NotRails { .. }) => {
             format!("something else than `rails-bench {peer}` listens there; look at the address and the port")
         }

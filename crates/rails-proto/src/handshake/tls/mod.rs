@@ -4,6 +4,8 @@
 #[cfg(not(feature = "tls"))]
 mod absent;
 #[cfg(feature = "tls")]
+mod fault;
+#[cfg(feature = "tls")]
 mod session;
 
 #[cfg(not(feature = "tls"))]
@@ -11,7 +13,7 @@ pub(super) use absent::Session;
 #[cfg(not(feature = "tls"))]
 pub use absent::{Client, Error, Server};
 #[cfg(feature = "tls")]
-pub use rustls::Error;
+pub use fault::{CertificateFault, CertificateRefusal, Error};
 #[cfg(feature = "tls")]
 pub(super) use session::Session;
 #[cfg(feature = "tls")]

@@ -7,7 +7,7 @@ use crate::{
 };
 use bytes::Bytes;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection, pki_types::ServerName};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use zeroize::Zeroizing;
 
 /// The initiator's part of TLS, to open a stream:
@@ -19,9 +19,10 @@ pub struct Client {
 }
 
 /// The responder's part of TLS, for every peer that opens a stream:
-/// [`Security::tls_server`](crate::security::Security::tls_server) makes it.
+/// [`Security::tls_server`](crate::security::Security::tls_server) makes it. Clones have the same
+/// configuration, also after it was replaced.
 #[derive(Clone)]
-pub struct Server(Arc<ServerConfig>);
+pub struct Server(Arc<Mutex<Arc<ServerConfig>>>);
 
 impl Client {
     /// Expects a server of this name. The configuration speaks TLS 1.3 alone, and resumes no
@@ -33,8 +34,21 @@ impl Client {
 
 impl Server {
     /// Takes a configuration that speaks TLS 1.3 alone, and resumes no session.
-    pub(crate) fn new(config: Arc<ServerConfig>) -> Self {
-        Self(config)
+    pub(crate) fn new(config: ServerConfig) -> Self {
+        Self(Arc::new(Mutex::new(Arc::new(config))))
+    }
+
+    /// The configuration for a handshake that begins now.
+    fn config(&self) -> Arc<ServerConfig> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes the configuration of `other` for every handshake that begins from now on.
+    pub(crate) fn replace_by(&self, other: &Self) {
+        let new = other.config();
+        let old = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), new);
+        // Certificates are freed without the lock.
+        drop(old);
     }
 }
 
@@ -53,7 +67,7 @@ impl Session {
     }
 
     pub(in crate::handshake) fn server(server: Server) -> Result<Self, HandshakeError> {
-        Ok(Self { connection: ServerConnection::new(server.0).map_err(failed)?.into(), received: 0 })
+        Ok(Self { connection: ServerConnection::new(server.config()).map_err(failed)?.into(), received: 0 })
     }
 
     /// Takes a piece of the peer's flight. After success and after an error, [`Session::flight`]
@@ -76,6 +90,13 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// Takes a piece of the peer's flight after the end of the handshake: an alert, or nothing that
+    /// has its place there.
+    pub(in crate::handshake) fn alert(&mut self, mut bytes: &[u8]) -> HandshakeError {
+        let _ = self.connection.read_tls(&mut bytes);
+        self.connection.process_new_packets().map_or_else(failed, |_| HandshakeError::Disorder)
     }
 
     /// Takes the messages to send.
@@ -111,7 +132,7 @@ impl Session {
 }
 
 fn failed(error: rustls::Error) -> HandshakeError {
-    HandshakeError::Tls(Box::new(error))
+    HandshakeError::Tls(Box::new(error.into()))
 }
 
 const EXPORTER: &[u8] = b"EXPORTER-rails-5-stream";

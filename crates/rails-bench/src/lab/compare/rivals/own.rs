@@ -67,7 +67,7 @@ impl Keep {
     fn tell(self, side: Side, keys: &Keys, command: &mut Command) {
         match (self, side) {
             (Self::Insecure, _) => command.arg("--insecure"),
-            (Self::Psk, _) => command.arg("--encrypt").arg("--secret-file").arg(keys.secret()),
+            (Self::Psk, _) => command.arg("--secret-file").arg(keys.secret()),
             (Self::Tls, Side::A) => command.arg("--tls-ca").arg(keys.certificate()).arg("--tls-name").arg(Keys::NAME),
             (Self::Tls, Side::B) => command.arg("--tls-cert").arg(keys.certificate()).arg("--tls-key").arg(keys.key()),
         };

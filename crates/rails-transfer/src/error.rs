@@ -132,6 +132,12 @@ pub enum WireError {
         /// The version in the peer's greeting.
         theirs: u16,
     },
+    /// The peer's greeting asks for something that this end does not know.
+    #[error("the peer asks for something that this end does not know (terms {byte:#04x})")]
+    Terms {
+        /// The byte of the greeting.
+        byte: u8,
+    },
     /// Two senders, or two receivers, were connected.
     #[error("the peer has the same role: one must send and one receive")]
     SameRole,

@@ -3,7 +3,7 @@
 
 use crate::{
     Digest, RelPath, Totals, codec,
-    frame::{KIND_BLOCK, KIND_MESSAGE, MAGIC, MAX_CONTROL, Role, VERSION, header},
+    frame::{KIND_BLOCK, KIND_MESSAGE, MAGIC, MAX_CONTROL, Role, Terms, VERSION, header},
     message::{Compare, FromReceiver, FromSender, Held, Offer, Settled},
     meta::Meta,
 };
@@ -70,7 +70,7 @@ pub fn seeds() -> (Vec<u8>, Vec<u8>) {
 
 /// The first bytes of a peer.
 fn greeting(role: Role, streams: u8) -> Vec<u8> {
-    [&MAGIC[..], &VERSION.to_le_bytes(), &[role as u8, streams]].concat()
+    [&MAGIC[..], &VERSION.to_le_bytes(), &[role as u8, streams, Terms::default().byte()]].concat()
 }
 
 fn offer(path: RelPath, size: u64) -> Offer {

@@ -60,6 +60,7 @@
 //!   receiver as it wrote, the two are equal, and the bytes are on disk.
 //! - A file that the receiver has already is not sent: one of the same size and time, which nobody
 //!   reads, or with [`Compare::Digests`] one of the same digest.
+//! - With [`SendOptions::dry_run`] both ends compare as ever, and nothing changes at either.
 //! - A file that changes while it is read, or is replaced, is sent once more, and fails if it
 //!   changes again. Its times tell a change: stores through a shared mapping of pages that wait to
 //!   be written to disk alter no time, and remain unseen.
@@ -131,7 +132,7 @@ pub use filter::Filter;
 pub use filter::FilterError;
 pub use guarantee::{Guarantee, LackingGuarantee};
 pub use message::{Compare, Digest, Totals};
-pub use observe::{Observer, Outcome};
+pub use observe::{Change, Observer, Outcome};
 pub use path::{PathError, Printable, RelPath};
 pub use plan::check;
 pub use reason::Reason;

@@ -52,6 +52,8 @@ pub(crate) enum FromSender {
     Link { id: u64, path: RelPath, target: LinkTarget, meta: Meta },
     /// The next bytes of the started file are zeros, which the sender's file has no room for.
     Hole { id: u64, len: u64 },
+    /// In place of `Start` in a dry run: the file would be sent, from `offset` on.
+    Would { id: u64, offset: u64 },
 }
 
 /// A file that the sender can send, as it was listed.
@@ -120,6 +122,8 @@ pub(crate) enum Settled {
     Aborted,
     /// The receiver failed.
     Failed { reason: Reason },
+    /// The receiver would have changed something, but for the dry run.
+    Would,
 }
 
 impl Digest {

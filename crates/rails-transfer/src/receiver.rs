@@ -6,7 +6,7 @@ mod threads;
 use crate::{
     calls::{Calls, Guarantees},
     error::{ReceiveError, WireError},
-    frame::{Frame, Role},
+    frame::{Frame, Role, Terms},
     message::{FromReceiver, FromSender},
     observe::Observer,
     proto::{MAX_ANSWERS, MAX_STREAMS},
@@ -156,12 +156,12 @@ impl ReceiveOptions {
         // The sender hears of as many streams as there are threads for.
         let main = Main::start(work, used);
         let mut carriers = Carriers::start(if main.is_ok() { self.streams } else { 0 }, &*observer);
-        let opened = greet(&mut reader, &mut writer, Role::Receiver, carriers.len()).await?;
+        let (opened, terms) = greet(&mut reader, &mut writer, Role::Receiver, carriers.len(), Terms::default()).await?;
         carriers.limit(opened);
 
         let guarantees = Guarantees::new(self.calls, self.is_strict, Arc::clone(&observer));
         let folder =
-            Folder { path: into.to_owned(), guarantees, observer, answers: answers_in, streams: carriers.len() };
+            Folder { path: into.to_owned(), guarantees, observer, answers: answers_in, streams: carriers.len(), terms };
         let begin = async || main?.begin(folder).await;
         let (batch, mut worker) = match begin().await {
             Ok(begun) => begun,

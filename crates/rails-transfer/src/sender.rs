@@ -6,7 +6,7 @@ mod readers;
 use crate::{
     error::{SendError, Violation, WireError},
     filter::Filter,
-    frame::{Block, Frame, Role},
+    frame::{Block, Frame, Role, Terms},
     message::{Compare, FromReceiver, FromSender},
     observe::Observer,
     plan::plan,
@@ -69,11 +69,13 @@ pub struct SendOptions {
     compare: Compare,
     filter: Filter,
     removes_sources: bool,
+    terms: Terms,
 }
 
 impl Default for SendOptions {
     fn default() -> Self {
-        Self { streams: 4, compare: Compare::default(), filter: Filter::new(), removes_sources: false }
+        let (compare, filter, terms) = (Compare::default(), Filter::new(), Terms::default());
+        Self { streams: 4, compare, filter, removes_sources: false, terms }
     }
 }
 
@@ -118,6 +120,17 @@ impl SendOptions {
     #[must_use]
     pub fn remove_sources(mut self, remove: bool) -> Self {
         self.removes_sources = remove;
+        self
+    }
+
+    /// Whether the batch is a trial: both ends compare, and nothing changes at either. Default: no.
+    ///
+    /// [`SendSummary::files`] has the files that would be sent ([`How::WouldSend`](crate::How)),
+    /// and the observer hears of all changes ([`Outcome::Would`](crate::Outcome)). The modes and
+    /// times of folders are not compared.
+    #[must_use]
+    pub fn dry_run(mut self, dry: bool) -> Self {
+        self.terms.is_dry_run = dry;
         self
     }
 
@@ -172,9 +185,10 @@ impl SendOptions {
         let mut reader = FrameReader::new(read_half, no_blocks);
         let mut writer = FrameWriter::new(write_half);
         let ours = self.streams.min(readers.len());
-        let streams = ours.min(greet(&mut reader, &mut writer, Role::Sender, ours).await?);
+        let (theirs, _) = greet(&mut reader, &mut writer, Role::Sender, ours, self.terms).await?;
+        let streams = ours.min(theirs);
 
-        let batch = Arc::new(Batch::new(plan, self.compare, Arc::clone(&observer)));
+        let batch = Arc::new(Batch::new(plan, self.compare, self.terms, Arc::clone(&observer)));
         let stop = Stop::new();
         let (answers_in, answers) = mpsc::channel(MAX_ANSWERS);
         let (events_in, events) = mpsc::channel(READ_AHEAD);
@@ -191,7 +205,7 @@ impl SendOptions {
                 Err(error) = &mut hearing => return Err(error),
                 done = control.run() => {
                     done?;
-                    if self.removes_sources {
+                    if self.removes_sources && !self.terms.is_dry_run {
                         let batch = Arc::clone(&batch);
                         thread::run(move || batch.remove_sources())?.await?;
                     }

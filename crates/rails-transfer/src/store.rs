@@ -4,6 +4,8 @@
 //! the kernel (`openat2(2)` with `RESOLVE_BENEATH`) refuses every path that leads out, by `..` or
 //! by a link. A failure is a [`Reason`], because it concerns one entry and both peers report it.
 
+mod trial;
+
 use crate::{
     calls::{Access, BUSY, Guarantees, because, refuses},
     message::{Compare, Digest, Held, Offer, Prefix},
@@ -30,6 +32,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
+pub(crate) use trial::{Trial, Tried, updated};
 
 /// The receiving folder.
 pub(crate) struct Store {

@@ -162,7 +162,7 @@ pub(crate) fn to_sender() -> Vec<Vec<u8>> {
     vec![fuzzing::seeds().1]
 }
 
-pub(crate) const WORDS: &[&str] = &["RAILS-FT\x02", "..", "/", "d/f", ".rails-part", ".f.rails-part"];
+pub(crate) const WORDS: &[&str] = &["RAILS-FT\x05", "..", "/", "d/f", ".rails-part", ".f.rails-part"];
 
 /// The answering side of round trips, against a peer that asks for anything: it answers the bytes
 /// that arrive, and keeps no more than one message.
@@ -213,5 +213,5 @@ fn folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("there is room for a folder")
 }
 
-/// Magic, version, role, number of streams.
-const GREETING: usize = 12;
+/// Magic, version, role, number of streams, terms.
+const GREETING: usize = 13;

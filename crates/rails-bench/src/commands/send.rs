@@ -53,6 +53,9 @@ number of folders.
 A file that the receiver has with the same size and time of modification is not read (--checksum reads it). Up to four files \
 are sent at a time. What arrives is verified end to end. The bytes are encrypted with --encrypt or by TLS, and not otherwise.
 
+With --dry-run nothing changes at either end: a line names each entry that would change (a folder's mode and time are not \
+compared), and the summary what would be sent. Parts are not locked, so that another transfer may change them meanwhile.
+
 A transfer that has begun waits for a receiver that is started again or cannot be reached, and goes on (--retry); a first \
 call that fails, another secret or a refusal end it at once. One that has ended goes on where it was when it is started again.")]
 pub(crate) struct Args {
@@ -84,6 +87,10 @@ pub(crate) struct Args {
     /// started again, the batch goes on. 0 ends at once
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     retry: Duration,
+    /// Compare alone: say which files would be sent and which entries would change, and change
+    /// nothing at either end
+    #[arg(short = 'n', long)]
+    dry_run: bool,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
@@ -130,7 +137,10 @@ async fn send(args: Args, details: bool) -> Result<Exit> {
     };
     match &batch.summary {
         Ok(summary) => {
-            let complete = report::sent(&batch, summary, tally.begun_again(), details)?;
+            let complete = match args.dry_run {
+                true => report::compared(summary)?,
+                false => report::sent(&batch, summary, tally.begun_again(), details)?,
+            };
             let left_out = !summary.skipped.is_empty() && !args.allow_skipped;
             Ok(match (complete, left_out) {
                 (false, _) => Exit::Failed,
@@ -187,8 +197,11 @@ async fn once(
     tally.begin();
     let way = Way { session: call.session, control: call.control.into_stream() };
     let compare = if args.checksum { Compare::Digests } else { Compare::Times };
-    let options =
-        SendOptions::new().compare(compare).filter(args.filter.0.clone()).remove_sources(args.remove_source_files);
+    let options = SendOptions::new()
+        .compare(compare)
+        .filter(args.filter.0.clone())
+        .remove_sources(args.remove_source_files)
+        .dry_run(args.dry_run);
     let mut batch = batch::send(end, way, args.files.clone(), options, tally.clone(), stop.clone()).await?;
     batch.side = batch.side.explained(|rail| paired.why_unused(rail));
     Ok(batch)

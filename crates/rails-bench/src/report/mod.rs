@@ -14,7 +14,7 @@ use rails_bind::{
 };
 use rails_topo::DataSize;
 #[cfg(feature = "cli")]
-pub(crate) use results::{counted, measured, received, sent};
+pub(crate) use results::{compared, counted, measured, received, sent};
 use std::{fmt::Write, time::Duration};
 pub(crate) use table::{Column, table};
 

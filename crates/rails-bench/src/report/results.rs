@@ -12,6 +12,7 @@ use crate::{
 };
 use anyhow::Result;
 use rails_multirail::Policy;
+use rails_topo::DataSize;
 use rails_transfer::{How, ReceiveSummary, SendSummary};
 use std::time::Duration;
 
@@ -37,8 +38,39 @@ pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, begun_agai
     Ok(summary.is_complete())
 }
 
+/// Prints the result of a dry run. Returns whether nothing failed.
+pub(crate) fn compared(summary: &SendSummary) -> Result<bool> {
+    let (mut wanted, mut bytes, mut updated) = (0, 0, 0);
+    for file in &summary.files {
+        match file.how {
+            How::WouldSend { resumed_at } => (wanted, bytes) = (wanted + 1, bytes + (file.size - resumed_at)),
+            How::WouldUpdate => updated += 1,
+            _ => {}
+        }
+    }
+    print::result(format!(
+        "would send {wanted} files ({}), and make {} folders and links\n\
+         files: {wanted} to send, {updated} to update, {} unchanged, {} left out, {} failed\n\
+         a dry run: nothing was changed\n",
+        DataSize::bytes(bytes),
+        summary.would_make,
+        summary.files.len() - wanted - updated,
+        summary.skipped.len(),
+        summary.failures.len()
+    ))?;
+    Ok(summary.is_complete())
+}
+
 /// Prints the result of receiving. Returns whether everything arrived.
 pub(crate) fn received(batch: &Batch<ReceiveSummary>, summary: &ReceiveSummary, details: bool) -> Result<bool> {
+    if summary.is_dry_run {
+        let (wanted, unchanged) = (summary.would_store, summary.already_there);
+        print::result(format!(
+            "files: {wanted} to store, {unchanged} unchanged, {} failed\na dry run: nothing was changed\n",
+            summary.failed
+        ))?;
+        return Ok(summary.is_complete());
+    }
     let counts =
         format!("files: {} stored, {} unchanged, {} failed", summary.stored, summary.already_there, summary.failed);
     let part = Part { name: "receive", sends: false, side: &batch.side };

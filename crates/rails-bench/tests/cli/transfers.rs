@@ -308,6 +308,37 @@ fn patterns_leave_entries_out() {
 }
 
 #[test]
+fn a_dry_run_names_what_a_run_would_send() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, inbox) = (folder.path().join("tree"), folder.path().join("inbox"));
+    tree(&source);
+    let receiver = Receiver::start(&inbox, ["--insecure"]);
+    let send = ["send", "--insecure", text(&source), "--to", &receiver.addresses];
+    let tried = run(send.into_iter().chain(["--dry-run", "--remove-source-files"]));
+    assert_eq!(tried.status.code(), Some(0), "{}", stderr(&tried));
+    let told = stdout(&tried);
+    assert!(told.contains("would send 3 files (4.8 MiB), and make 2 folders and links"), "{told}");
+    assert!(told.contains("files: 3 to send, 0 to update, 0 unchanged, 0 left out, 0 failed"), "{told}");
+    for line in ["would make    tree", "would make    tree/below", "would send    tree/large (4.8 MiB)"] {
+        assert!(stderr(&tried).lines().any(|said| said == line), "{line}: {}", stderr(&tried));
+    }
+    assert_eq!(fs::read_dir(&inbox).unwrap().count(), 0, "nothing is made");
+    assert!(source.join("empty").exists(), "nothing is removed");
+
+    assert!(run(send).status.success());
+    fs::write(source.join("below/small"), "other bytes").unwrap();
+    for more in [&["-n"][..], &["-n", "--checksum"]] {
+        let tried = run(send.iter().chain(more).copied());
+        assert!(stdout(&tried).contains("would send 1 files (11 B)"), "{}", stdout(&tried));
+        assert!(stdout(&tried).contains("0 to update, 2 unchanged"), "{}", stdout(&tried));
+    }
+    assert_eq!(fs::read(inbox.join("tree/below/small")).unwrap(), b"a few bytes");
+    interrupt(receiver.id());
+    let (_, out, _) = receiver.finish();
+    assert!(out.contains("files: 3 to store, 0 unchanged, 0 failed\na dry run: nothing was changed"), "{out}");
+}
+
+#[test]
 fn left_out_entries_and_their_exit_code() {
     let folder = tempfile::tempdir().unwrap();
     let (source, inbox) = (folder.path().join("below"), folder.path().join("inbox"));

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 /// the others are numbered as they were opened.
 #[derive(Debug)]
 pub(crate) struct Inbound {
+    is_dry_run: bool,
     has_totals: bool,
     next_id: u64,
     /// Offers that were answered and have not started.
@@ -66,8 +67,9 @@ impl Started {
 
 impl Inbound {
     /// No entry is open, and the sender may open that many further streams.
-    pub(crate) fn new(max_streams: usize) -> Self {
+    pub(crate) fn new(is_dry_run: bool, max_streams: usize) -> Self {
         Self {
+            is_dry_run,
             has_totals: false,
             next_id: 0,
             offered: BTreeMap::new(),
@@ -108,7 +110,7 @@ impl Inbound {
         self.after_totals()
     }
 
-    /// `Folder` or `Seal` came, which are settled at once.
+    /// `Folder` or `Link` came, which are settled at once.
     pub(crate) fn on_simple(&mut self, id: u64) -> Result<(), Violation> {
         self.on_opened(id)
     }
@@ -132,17 +134,33 @@ impl Inbound {
         self.offered.insert(id, Offered { size, has_whole: held.whole.is_some(), prefix });
     }
 
+    /// `Seal` came.
+    pub(crate) fn on_seal(&mut self, id: u64) -> Result<(), Violation> {
+        if self.is_dry_run {
+            return Err(Violation::Unexpected("the end of a folder in a dry run"));
+        }
+        self.on_opened(id)
+    }
+
     /// `Start` came on a carrier.
     pub(crate) fn on_start(&mut self, carrier: usize, id: u64, offset: u64) -> Result<(), Violation> {
+        if self.is_dry_run {
+            return Err(Violation::Unexpected("the start of a file in a dry run"));
+        }
         if self.started.contains_key(&carrier) {
             return Err(Violation::Unexpected("the start of a second file"));
         }
-        let file = self.offered.remove(&id).ok_or(Violation::Entry { what: "a start", id })?;
-        if offset != 0 && offset != file.prefix {
-            return Err(Violation::Offset { id, offset });
-        }
-        self.started.insert(carrier, Started { id, size: file.size, reached: offset, fate: Fate::Write });
+        let size = self.take_offered(id, offset)?;
+        self.started.insert(carrier, Started { id, size, reached: offset, fate: Fate::Write });
         Ok(())
+    }
+
+    /// `Would` came, in place of `Start`.
+    pub(crate) fn on_would(&mut self, id: u64, offset: u64) -> Result<(), Violation> {
+        if !self.is_dry_run {
+            return Err(Violation::Unexpected("a step of a dry run"));
+        }
+        self.take_offered(id, offset).map(drop)
     }
 
     /// A block of `len` bytes came on a carrier.
@@ -225,6 +243,15 @@ impl Inbound {
     /// The carrier is read no more.
     pub(crate) fn leave(&mut self, carrier: usize) {
         self.started.remove(&carrier);
+    }
+
+    /// Takes a file that is to begin at `offset`; gives its size.
+    fn take_offered(&mut self, id: u64, offset: u64) -> Result<u64, Violation> {
+        let file = self.offered.remove(&id).ok_or(Violation::Entry { what: "a start", id })?;
+        if offset != 0 && offset != file.prefix {
+            return Err(Violation::Offset { id, offset });
+        }
+        Ok(file.size)
     }
 
     fn on_opened(&mut self, id: u64) -> Result<(), Violation> {

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 /// that was answered, the sender has ended it with `Finish`, `Keep` or `Abort`.
 #[derive(Debug, Default)]
 pub(crate) struct Outbound {
+    is_dry_run: bool,
     next_id: u64,
     open: BTreeMap<u64, Slot>,
 }
@@ -44,9 +45,16 @@ enum Stage {
     Finished(Digest),
     Kept,
     Aborted,
+    /// The file would be sent, but for the dry run.
+    Would,
 }
 
 impl Outbound {
+    /// No entry is open.
+    pub(crate) fn new(is_dry_run: bool) -> Self {
+        Self { is_dry_run, ..Self::default() }
+    }
+
     /// Whether another entry may be opened.
     pub(crate) fn has_room(&self) -> bool {
         self.open.len() < WINDOW
@@ -95,6 +103,10 @@ impl Outbound {
             (Settled::Kept, Stage::Kept | Stage::Offered(Compare::Times))
             | (Settled::Made, Stage::Simple)
             | (Settled::Aborted, Stage::Aborted) => true,
+            (Settled::Would, stage) => {
+                let may_change = matches!(stage, Stage::Simple | Stage::Kept | Stage::Offered(Compare::Times));
+                self.is_dry_run && (may_change || stage == Stage::Would)
+            }
             // After an answer the sender has the next move, so the file cannot fail before it.
             (Settled::Failed { .. }, stage) => stage != Stage::Answered,
             _ => false,
@@ -136,6 +148,11 @@ impl Outbound {
     /// `Keep` is being sent.
     pub(crate) fn keep(&mut self, id: u64) {
         self.advance(id, Stage::Kept);
+    }
+
+    /// `Would` is being sent.
+    pub(crate) fn would(&mut self, id: u64) {
+        self.advance(id, Stage::Would);
     }
 
     /// `Abort` is being sent.

@@ -2,10 +2,11 @@
 
 use crate::{
     error::Violation,
+    frame::Terms,
     guarantee::LackingGuarantee,
     message::{Compare, Digest, FromSender, Held, Offer, Settled, Totals},
     meta::Meta,
-    observe::{Observer, Outcome},
+    observe::{Change, Observer, Outcome},
     plan::{Entry, EntryKind, Plan},
     proto::{Kind, Outbound},
     reason::Reason,
@@ -24,6 +25,7 @@ use std::{
 pub(super) struct Batch {
     observer: Arc<dyn Observer>,
     compare: Compare,
+    is_dry_run: bool,
     bytes_sent: AtomicU64,
     state: Mutex<State>,
 }
@@ -61,17 +63,19 @@ struct Running {
     resumed_at: u64,
     /// The digest of a file that the receiver has.
     digest: Option<Digest>,
+    /// Whether the file would be sent, but for the dry run.
+    is_wanted: bool,
 }
 
 impl Batch {
-    pub(super) fn new(mut plan: Plan, compare: Compare, observer: Arc<dyn Observer>) -> Self {
+    pub(super) fn new(mut plan: Plan, compare: Compare, terms: Terms, observer: Arc<dyn Observer>) -> Self {
         let failures = plan.unreadable.iter().map(|reason| Failure { path: None, reason: reason.clone() }).collect();
         let summary = SendSummary { skipped: std::mem::take(&mut plan.skipped), failures, ..SendSummary::default() };
         let state = State {
             plan,
             opened: 0,
             sealed: 0,
-            outbound: Outbound::default(),
+            outbound: Outbound::new(terms.is_dry_run),
             files: BTreeMap::new(),
             changed: BTreeMap::new(),
             again: VecDeque::new(),
@@ -80,7 +84,8 @@ impl Batch {
             lost_folders: BTreeSet::new(),
             summary,
         };
-        Self { observer, compare, bytes_sent: AtomicU64::new(0), state: Mutex::new(state) }
+        let is_dry_run = terms.is_dry_run;
+        Self { observer, compare, is_dry_run, bytes_sent: AtomicU64::new(0), state: Mutex::new(state) }
     }
 
     pub(super) fn totals(&self) -> Totals {
@@ -115,7 +120,8 @@ impl Batch {
                 }
             });
         }
-        if state.sealed == 0 && !state.outbound.is_empty() {
+        // A dry run has made nothing that is to be sealed.
+        if self.is_dry_run || state.sealed == 0 && !state.outbound.is_empty() {
             return None;
         }
         while state.sealed < state.plan.entries.len() {
@@ -142,8 +148,8 @@ impl Batch {
         let Entry { path, kind } = &state.plan.entries[state.outbound.on_held(id)?];
         let EntryKind::File { source, size, .. } = kind else { unreachable!("only files are opened as files") };
         let stop = Arc::new(AtomicBool::new(false));
-        state.files.insert(id, Running { stop: Arc::clone(&stop), resumed_at: 0, digest: None });
-        Ok(Job { id, path: path.clone(), source: source.clone(), size: *size, held, stop })
+        state.files.insert(id, Running { stop: Arc::clone(&stop), resumed_at: 0, digest: None, is_wanted: false });
+        Ok(Job { id, path: path.clone(), source: source.clone(), size: *size, held, is_dry_run: self.is_dry_run, stop })
     }
 
     pub(super) fn on_settled(&self, id: u64, outcome: Settled) -> Result<(), Violation> {
@@ -187,6 +193,27 @@ impl Batch {
                 }
                 drop(state);
                 self.observer.finished(&path, 0, Outcome::Made);
+            }
+            Settled::Would => {
+                let how = match &file {
+                    Some(file) if file.is_wanted => How::WouldSend { resumed_at: file.resumed_at },
+                    _ => How::WouldUpdate,
+                };
+                let change = match (&state.plan.entries[index].kind, how) {
+                    (EntryKind::Folder { .. } | EntryKind::Link { .. }, _) => {
+                        state.summary.would_make += 1;
+                        Change::Make
+                    }
+                    (EntryKind::File { .. }, how) => {
+                        state.summary.files.push(SentFile { path: path.clone(), size, digest: None, how });
+                        match how {
+                            How::WouldSend { resumed_at } => Change::Send { resumed_at },
+                            _ => Change::Update,
+                        }
+                    }
+                };
+                drop(state);
+                self.observer.finished(&path, size, Outcome::Would(change));
             }
             // Only now has the receiver let go of the file. The failure of another was noted when
             // this end gave it up.
@@ -236,6 +263,12 @@ impl Batch {
                 state.files.entry(id).and_modify(|file| file.digest = Some(digest));
                 state.outbound.keep(id);
                 FromSender::Keep { id, meta }
+            }
+            Event::Would { offset } => {
+                let mut state = self.state();
+                state.files.entry(id).and_modify(|file| (file.resumed_at, file.is_wanted) = (offset, true));
+                state.outbound.would(id);
+                FromSender::Would { id, offset }
             }
             Event::Changed { reason, now: Some(now) } => {
                 let mut guard = self.state();

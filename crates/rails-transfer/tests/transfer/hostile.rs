@@ -17,9 +17,11 @@ use std::{
 use tempfile::tempdir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-const GREETING: &[u8] = b"RAILS-FT\x04\x00S\0";
+const GREETING: &[u8] = b"RAILS-FT\x05\x00S\0\0";
+/// The greeting of a sender that wants a dry run.
+const GREETING_OF_TRIAL: &[u8] = b"RAILS-FT\x05\x00S\0\x01";
 /// The greeting of a sender that opens up to 64 further streams.
-const GREETING_OF_STREAMS: &[u8] = b"RAILS-FT\x04\x00S\x40";
+const GREETING_OF_STREAMS: &[u8] = b"RAILS-FT\x05\x00S\x40\0";
 
 /// Plays bytes to a receiver, reading and forgetting its answers, and then closes.
 fn play(script: &[u8], into: &Path) -> Result<ReceiveSummary, ReceiveError> {
@@ -35,7 +37,12 @@ fn play(script: &[u8], into: &Path) -> Result<ReceiveSummary, ReceiveError> {
 
 /// Plays messages, each given as its postcard bytes, after a greeting and the totals.
 fn play_messages(messages: &[&[u8]], into: &Path) -> Result<ReceiveSummary, ReceiveError> {
-    let mut script = GREETING.to_vec();
+    play_after(GREETING, messages, into)
+}
+
+/// As [`play_messages`], after another greeting.
+fn play_after(greeting: &[u8], messages: &[&[u8]], into: &Path) -> Result<ReceiveSummary, ReceiveError> {
+    let mut script = greeting.to_vec();
     for message in [&[TOTALS, 0, 0, 0][..]].iter().chain(messages) {
         script.extend_from_slice(&[0, u8::try_from(message.len()).unwrap(), 0, 0, 0]);
         script.extend_from_slice(message);
@@ -69,6 +76,7 @@ const ABORT: u8 = 8;
 const DONE: u8 = 9;
 const LINK: u8 = 10;
 const HOLE: u8 = 11;
+const WOULD: u8 = 12;
 
 fn violation(result: Result<ReceiveSummary, ReceiveError>) -> Violation {
     match result {
@@ -164,6 +172,33 @@ fn messages_out_of_turn_are_named() {
     // Zeros that came are worth as much as bytes.
     fs::remove_file(into.path().join(".f.rails-part")).unwrap();
     assert_eq!(harvest(into.path()), Tree::new());
+}
+
+#[test]
+fn a_sender_of_a_dry_run_changes_nothing() {
+    let into = tempdir().unwrap();
+    let offer = offering(0, b"f", &[5]);
+    let start = Violation::Unexpected("the start of a file in a dry run");
+    let seal = Violation::Unexpected("the end of a folder in a dry run");
+    for (messages, expected) in [
+        (&[&offer[..], &[START, 0, 0, 0]][..], start),
+        (&[&named(SEAL, 0, b"d", &[0])], seal),
+        (&[&offer, &[WOULD, 0, 3]], Violation::Offset { id: 0, offset: 3 }),
+        (&[&offer, &[WOULD, 0, 0], &[WOULD, 0, 0]], Violation::Entry { what: "a start", id: 0 }),
+        (&[&[WOULD, 0, 0]], Violation::Entry { what: "a start", id: 0 }),
+    ] {
+        assert_eq!(violation(play_after(GREETING_OF_TRIAL, messages, into.path())), expected);
+    }
+    let would = Violation::Unexpected("a step of a dry run");
+    assert_eq!(violation(play_messages(&[&offer, &[WOULD, 0, 0]], into.path())), would);
+    let folder = named(FOLDER, 1, b"d", &[]);
+    let link = named(LINK, 2, b"l", &[1, b'x', 0]);
+    let played =
+        play_after(GREETING_OF_TRIAL, &[&offer, &folder, &link, &[ABORT, 0, 0], &[DONE]], into.path()).unwrap();
+    assert!(played.is_dry_run && played.failed == 1, "{played:?}");
+    assert_eq!(harvest(into.path()), Tree::new());
+    let unknown = play(b"RAILS-FT\x05\x00S\0\x80", into.path());
+    assert!(matches!(unknown, Err(ReceiveError::Wire(WireError::Terms { byte: 0x80 }))), "{unknown:?}");
 }
 
 /// Digesting the bytes that are there takes many minutes, and no sender would hear the result.
@@ -445,9 +480,9 @@ impl Peer {
     async fn greet(&mut self) {
         let totals = [0, 4, 0, 0, 0, TOTALS, 0, 0, 0];
         self.control.write_all(&[GREETING_OF_STREAMS, &totals].concat()).await.unwrap();
-        let mut greeting = [0; 12];
+        let mut greeting = [0; 13];
         self.control.read_exact(&mut greeting).await.unwrap();
-        assert_eq!(&greeting, b"RAILS-FT\x04\x00R\x02");
+        assert_eq!(&greeting, b"RAILS-FT\x05\x00R\x02\0");
     }
 
     /// Offers a file of 5 bytes, and waits for the answer.
@@ -650,8 +685,8 @@ fn a_file_that_fails_at_both_ends_fails_once() {
     let (a, mut peer) = duplex(1 << 16);
     let plays = async {
         let held = frame(0, &[1, 0, 0, 0]);
-        peer.write_all(&[&b"RAILS-FT\x04\x00R\0"[..], &held].concat()).await.unwrap();
-        peer.read_exact(&mut [0; 12]).await.unwrap();
+        peer.write_all(&[&b"RAILS-FT\x05\x00R\0\0"[..], &held].concat()).await.unwrap();
+        peer.read_exact(&mut [0; 13]).await.unwrap();
         // When the file's end comes, and that of the batch: it failed here too, and the last word.
         for (end, answer) in [(ABORT, &[2, 0, 4, 1, b'x'][..]), (DONE, &[3])] {
             let mut message = Vec::new();

@@ -6,3 +6,4 @@ mod resume;
 mod round_trip;
 mod streams;
 mod support;
+mod trial;

@@ -106,6 +106,7 @@ impl Progress {
                 }
                 Change::Update => format!("would update  {path}"),
                 Change::Make => format!("would make    {path}"),
+                Change::Remove => format!("would remove  {path}"),
             });
         }
     }
@@ -165,6 +166,7 @@ impl Observer for Progress {
                 print::note(format_args!("failed    {path}: {reason}"));
             }
             Outcome::Made => {}
+            Outcome::Removed => self.line("removed", path),
             Outcome::Would(change) => self.would(path, bytes, change),
         }
     }

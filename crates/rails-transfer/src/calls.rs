@@ -142,6 +142,13 @@ impl Guarantees {
         }
     }
 
+    /// Locks a part, as far as it can be locked; gives whether no other transfer writes it. On a
+    /// file system that cannot lock, nobody knows.
+    pub(crate) fn is_unlocked(&self, part: &File) -> bool {
+        let locks = [(self.calls.record_lock)(part), (self.calls.lock)(part)];
+        locks.iter().any(Result::is_ok) && locks.iter().flat_map(|lock| lock.as_ref().err()).all(refuses)
+    }
+
     /// Puts a file's bytes, or a folder's names, on disk.
     pub(crate) fn sync(&self, file: &File, doing: &'static str) -> Result<(), Reason> {
         (self.calls.sync)(file).or_else(|error| self.without(Guarantee::Sync, doing, error))

@@ -68,6 +68,11 @@ pub enum ReceiveError {
         /// The system's error.
         source: io::Error,
     },
+    /// The sender wants to remove what it does not have, and this receiver does not allow it
+    /// ([`ReceiveOptions::allow_delete`](crate::ReceiveOptions::allow_delete)). Nothing was
+    /// received.
+    #[error("the sender wants to delete what it does not have (--delete); `recv --allow-delete` allows it")]
+    Delete,
     /// The stream failed, or its bytes are not this protocol.
     #[error(transparent)]
     Wire(#[from] WireError),
@@ -221,6 +226,12 @@ pub enum Violation {
     /// The sender opened more streams of files than the receiver takes.
     #[error("more than {max} streams of files were opened")]
     Streams {
+        /// The limit.
+        max: usize,
+    },
+    /// More folders are looked through at a time than the protocol allows.
+    #[error("more than {max} folders are to be looked through at a time")]
+    Prunes {
         /// The limit.
         max: usize,
     },

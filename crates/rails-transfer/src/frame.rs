@@ -15,17 +15,20 @@ pub(crate) enum Role {
 pub(crate) struct Terms {
     /// The batch is a trial: the receiver changes nothing.
     pub(crate) is_dry_run: bool,
+    /// Entries of the receiver that the sender does not have are removed.
+    pub(crate) deletes: bool,
 }
 
 impl Terms {
     /// The byte of the greeting.
     pub(crate) fn byte(self) -> u8 {
-        u8::from(self.is_dry_run) * DRY_RUN
+        (u8::from(self.is_dry_run) * DRY_RUN) | (u8::from(self.deletes) * DELETE)
     }
 
     /// The terms of a byte; `None` if it has some that this end does not know.
     pub(crate) fn of(byte: u8) -> Option<Self> {
-        (byte & !DRY_RUN == 0).then_some(Self { is_dry_run: byte & DRY_RUN != 0 })
+        let known = Self { is_dry_run: byte & DRY_RUN != 0, deletes: byte & DELETE != 0 };
+        (byte & !(DRY_RUN | DELETE) == 0).then_some(known)
     }
 }
 
@@ -78,6 +81,7 @@ pub(crate) const MAX_BLOCK: usize = 1024 * 1024;
 pub(crate) const MAX_HOLE: u64 = 64 << 20;
 
 const DRY_RUN: u8 = 1;
+const DELETE: u8 = 2;
 
 pub(crate) const MAGIC: &[u8; 8] = b"RAILS-FT";
 /// The part of a greeting that every version has: magic, version, role.

@@ -60,6 +60,8 @@
 //!   receiver as it wrote, the two are equal, and the bytes are on disk.
 //! - A file that the receiver has already is not sent: one of the same size and time, which nobody
 //!   reads, or with [`Compare::Digests`] one of the same digest.
+//! - Nothing at the receiver is removed, but a file or link in whose place another comes, unless
+//!   both ends want that: [`SendOptions::delete`] and [`ReceiveOptions::allow_delete`].
 //! - With [`SendOptions::dry_run`] both ends compare as ever, and nothing changes at either.
 //! - A file that changes while it is read, or is replaced, is sent once more, and fails if it
 //!   changes again. Its times tell a change: stores through a shared mapping of pages that wait to

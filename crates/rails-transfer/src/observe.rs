@@ -80,6 +80,9 @@ pub enum Outcome<'a> {
     Made,
     /// The entry failed, here or at the peer.
     Failed(&'a Reason),
+    /// The sender does not have the receiver's entry, which was removed. The sender hears of one that
+    /// cannot be removed by the failure of the folder that was sent.
+    Removed,
     /// The entry would change, but for the dry run.
     Would(Change),
 }
@@ -96,4 +99,6 @@ pub enum Change {
     Update,
     /// The folder or link would be made.
     Make,
+    /// The receiver's entry would be removed.
+    Remove,
 }

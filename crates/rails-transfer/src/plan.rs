@@ -14,7 +14,7 @@ use cap_std::{
     fs::{Dir, Metadata, OpenOptions, OpenOptionsExt},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fmt, fs, io,
     os::unix::ffi::{OsStrExt, OsStringExt},
@@ -31,9 +31,13 @@ pub(crate) struct Plan {
     pub(crate) skipped: Vec<Skipped>,
     /// The unreadable sources, each named in its reason.
     pub(crate) unreadable: Vec<Reason>,
+    /// Whether a source stands for its contents, so that the receiving folder is one of those sent.
+    pub(crate) has_root: bool,
+    /// The paths of special files, which the sender has and does not send.
+    pub(crate) special: BTreeSet<RelPath>,
     /// The names that appear directly in the receiving folder, and the source each comes from.
     tops: BTreeMap<OsString, PathBuf>,
-    filter: Filter,
+    pub(crate) filter: Filter,
 }
 
 /// One folder or file.
@@ -185,6 +189,8 @@ impl Plan {
         if let Some(base) = base {
             self.claim(base, source)?;
             self.add_folder(base.clone(), Meta::of(&root.dir_metadata().map_err(failed)?));
+        } else {
+            self.has_root = true;
         }
         // The remaining paths, relative to the root, the next one last.
         let mut left = list(&root, Path::new("")).map_err(failed)?;
@@ -227,7 +233,10 @@ impl Plan {
                     Ok(Err(error)) => self.unreadable("send", &at, error),
                     Err(error) => self.unreadable("read the link", &at, error),
                 },
-                SeenKind::Special => self.skip(at, "a special file"),
+                SeenKind::Special => {
+                    self.special.insert(path);
+                    self.skip(at, "a special file");
+                }
                 SeenKind::Folder => {
                     self.add_folder(path, meta);
                     match list(&root, &inside) {

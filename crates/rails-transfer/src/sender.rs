@@ -134,6 +134,19 @@ impl SendOptions {
         self
     }
 
+    /// Whether the receiver removes, in the folders that are sent, what this end does not have.
+    /// Default: no. The receiver must [allow](crate::ReceiveOptions::allow_delete) it, for a dry
+    /// run too, which tells this end the names that are there.
+    ///
+    /// That comes when all else has arrived, and only if nothing failed
+    /// ([`SendSummary::is_removal_off`]): what could not be read here might have to stay. What the
+    /// filter leaves out stays there too, with the folders that hold it.
+    #[must_use]
+    pub fn delete(mut self, delete: bool) -> Self {
+        self.terms.deletes = delete;
+        self
+    }
+
     /// As [`send`], with these options.
     ///
     /// # Errors
@@ -287,7 +300,11 @@ impl<W: AsyncWrite + Unpin> Control<'_, W> {
                 Some(opening) => self.writer.message(&opening).await?,
                 None if is_idle => break,
                 None => match self.next_step().await? {
-                    Step::Answer(answer) => self.on_answer(answer)?,
+                    Step::Answer(answer) => {
+                        if let Some(choice) = self.on_answer(answer)? {
+                            self.writer.message(&choice).await?;
+                        }
+                    }
                     Step::Read(read) => self.on_read(read).await?,
                 },
             }
@@ -325,14 +342,18 @@ impl<W: AsyncWrite + Unpin> Control<'_, W> {
         }
     }
 
-    fn on_answer(&mut self, answer: FromReceiver) -> Result<(), WireError> {
+    /// Takes an answer; gives the message that replies to it, if one does.
+    fn on_answer(&mut self, answer: FromReceiver) -> Result<Option<FromSender>, WireError> {
         match answer {
             FromReceiver::Held { id, held } => {
                 // A reader that has ended is noticed by its result.
                 let _ = self.jobs.send(Arc::new(self.batch.on_held(id, held)?));
-                Ok(())
+                Ok(None)
             }
-            FromReceiver::Settled { id, outcome } => Ok(self.batch.on_settled(id, outcome)?),
+            FromReceiver::Settled { id, outcome } => Ok(self.batch.on_settled(id, outcome).map(|()| None)?),
+            FromReceiver::Found { id, folder, entries } => {
+                Ok(Some(self.batch.on_found(id, folder.as_ref(), &entries)?))
+            }
             FromReceiver::Bye => Err(Violation::Unexpected("the last word, with entries open,").into()),
             FromReceiver::Refuse { .. } => Err(Violation::Unexpected("a refusal").into()),
             FromReceiver::Lacking { .. } => {

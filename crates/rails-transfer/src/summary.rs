@@ -19,6 +19,11 @@ pub struct SendSummary {
     pub failures: Vec<Failure>,
     /// The entries that were left out on purpose.
     pub skipped: Vec<Skipped>,
+    /// Number of the receiver's entries that the sender does not have, and that were removed, or
+    /// would be in a dry run.
+    pub removed: u64,
+    /// Whether nothing was removed at the receiver, as had been asked, because something failed.
+    pub is_removal_off: bool,
     /// Number of folders and symbolic links that a dry run would make, or give another time.
     pub would_make: u64,
     /// The guarantees that the receiver's file system refused, each once, if the receiver's release
@@ -48,6 +53,9 @@ pub struct ReceiveSummary {
     pub links: u64,
     /// File bytes that came over the stream and were written.
     pub bytes_received: u64,
+    /// Number of entries that the sender does not have, and that were removed, or would be in a dry
+    /// run.
+    pub removed: u64,
     /// Whether the sender asked for a dry run, which has changed nothing.
     pub is_dry_run: bool,
     /// Number of files that a dry run would write.

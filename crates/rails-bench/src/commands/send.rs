@@ -53,8 +53,14 @@ number of folders.
 A file that the receiver has with the same size and time of modification is not read (--checksum reads it). Up to four files \
 are sent at a time. What arrives is verified end to end. The bytes are encrypted with --encrypt or by TLS, and not otherwise.
 
-With --dry-run nothing changes at either end: a line names each entry that would change (a folder's mode and time are not \
-compared), and the summary what would be sent. Parts are not locked, so that another transfer may change them meanwhile.
+With --delete the receiver's copies of the folders that are sent lose the entries that are not here (DIR/. stands for \
+the receiver's folder itself), links unfollowed. What --exclude leaves out stays there, with the folders around it, \
+and so do special files that are here. If anything failed, nothing is removed: it might be what could not be read. A \
+file in the place of a folder, or the other way round, fails its entry and is not removed either.
+
+With --dry-run nothing changes at either end: a line names each entry that would change (a folder's mode and time are \
+not compared), and the summary what would be sent. Parts are not locked, so that another transfer may change them \
+meanwhile.
 
 A transfer that has begun waits for a receiver that is started again or cannot be reached, and goes on (--retry); a first \
 call that fails, another secret or a refusal end it at once. One that has ended goes on where it was when it is started again.")]
@@ -87,6 +93,10 @@ pub(crate) struct Args {
     /// started again, the batch goes on. 0 ends at once
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     retry: Duration,
+    /// Remove, in the folders that are sent, what the receiver has there and this end has not, when
+    /// all else has arrived; `recv --allow-delete` allows it
+    #[arg(long)]
+    delete: bool,
     /// Compare alone: say which files would be sent and which entries would change, and change
     /// nothing at either end
     #[arg(short = 'n', long)]
@@ -201,7 +211,8 @@ async fn once(
         .compare(compare)
         .filter(args.filter.0.clone())
         .remove_sources(args.remove_source_files)
-        .dry_run(args.dry_run);
+        .dry_run(args.dry_run)
+        .delete(args.delete);
     let mut batch = batch::send(end, way, args.files.clone(), options, tally.clone(), stop.clone()).await?;
     batch.side = batch.side.explained(|rail| paired.why_unused(rail));
     Ok(batch)

@@ -19,6 +19,7 @@ use std::time::Duration;
 /// Prints the result of sending, for which the batch was begun again so many times. Returns whether
 /// everything arrived.
 pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, begun_again: u32, details: bool) -> Result<bool> {
+    say_off(summary);
     let unchanged = summary.files.iter().filter(|file| file.how == How::AlreadyThere).count();
     let mut counts = format!(
         "files: {} sent, {unchanged} unchanged, {} left out, {} failed",
@@ -26,6 +27,9 @@ pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, begun_agai
         summary.skipped.len(),
         summary.failures.len()
     );
+    if summary.removed > 0 {
+        counts += &removed(summary.removed);
+    }
     if begun_again > 0 {
         let times = if begun_again == 1 { "once" } else { &format!("{begun_again} times") };
         counts += &format!("\nbegun again: {times}; the table below tells of the last time alone");
@@ -40,6 +44,7 @@ pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, begun_agai
 
 /// Prints the result of a dry run. Returns whether nothing failed.
 pub(crate) fn compared(summary: &SendSummary) -> Result<bool> {
+    say_off(summary);
     let (mut wanted, mut bytes, mut updated) = (0, 0, 0);
     for file in &summary.files {
         match file.how {
@@ -49,16 +54,30 @@ pub(crate) fn compared(summary: &SendSummary) -> Result<bool> {
         }
     }
     print::result(format!(
-        "would send {wanted} files ({}), and make {} folders and links\n\
+        "would send {wanted} files ({}), make {} folders and links, and remove {} entries\n\
          files: {wanted} to send, {updated} to update, {} unchanged, {} left out, {} failed\n\
          a dry run: nothing was changed\n",
         DataSize::bytes(bytes),
         summary.would_make,
+        summary.removed,
         summary.files.len() - wanted - updated,
         summary.skipped.len(),
         summary.failures.len()
     ))?;
     Ok(summary.is_complete())
+}
+
+/// Says that nothing was removed at the receiver, as had been asked, because entries failed.
+fn say_off(summary: &SendSummary) {
+    if summary.is_removal_off {
+        let failed = summary.failures.len();
+        print::note(format_args!("--delete: nothing is removed at the receiver, because {failed} entries failed"));
+    }
+}
+
+/// The removals of a batch, as a part of its counts.
+fn removed(entries: u64) -> String {
+    format!("\nremoved at the receiver: {entries} entries that the sender does not have")
 }
 
 /// Prints the result of receiving. Returns whether everything arrived.
@@ -71,8 +90,11 @@ pub(crate) fn received(batch: &Batch<ReceiveSummary>, summary: &ReceiveSummary, 
         ))?;
         return Ok(summary.is_complete());
     }
-    let counts =
+    let mut counts =
         format!("files: {} stored, {} unchanged, {} failed", summary.stored, summary.already_there, summary.failed);
+    if summary.removed > 0 {
+        counts += &removed(summary.removed);
+    }
     let part = Part { name: "receive", sends: false, side: &batch.side };
     print_batch("received", summary.bytes_received, batch, &counts, part, details)?;
     Ok(summary.is_complete())

@@ -317,7 +317,7 @@ fn a_dry_run_names_what_a_run_would_send() {
     let tried = run(send.into_iter().chain(["--dry-run", "--remove-source-files"]));
     assert_eq!(tried.status.code(), Some(0), "{}", stderr(&tried));
     let told = stdout(&tried);
-    assert!(told.contains("would send 3 files (4.8 MiB), and make 2 folders and links"), "{told}");
+    assert!(told.contains("would send 3 files (4.8 MiB), make 2 folders and links, and remove 0 entries"), "{told}");
     assert!(told.contains("files: 3 to send, 0 to update, 0 unchanged, 0 left out, 0 failed"), "{told}");
     for line in ["would make    tree", "would make    tree/below", "would send    tree/large (4.8 MiB)"] {
         assert!(stderr(&tried).lines().any(|said| said == line), "{line}: {}", stderr(&tried));
@@ -336,6 +336,53 @@ fn a_dry_run_names_what_a_run_would_send() {
     interrupt(receiver.id());
     let (_, out, _) = receiver.finish();
     assert!(out.contains("files: 3 to store, 0 unchanged, 0 failed\na dry run: nothing was changed"), "{out}");
+}
+
+#[test]
+fn entries_that_the_sender_has_not_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, inbox) = (folder.path().join("tree"), folder.path().join("inbox"));
+    tree(&source);
+    let plant = || {
+        fs::create_dir_all(inbox.join("tree/old/cache")).unwrap();
+        for name in ["tree/old/file", "tree/old/cache/kept", "tree/gone", "beside"] {
+            fs::write(inbox.join(name), "x").unwrap();
+        }
+    };
+    plant();
+    let send = |to: &str, more: &[&str]| {
+        let send = ["send", "--insecure", text(&source), "--to", to, "--delete", "--exclude", "cache"];
+        run(send.iter().chain(more).copied())
+    };
+    let refusing = Receiver::start(&inbox, ["--insecure", "--once"]);
+    let refused = send(&refusing.addresses, &["--dry-run"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("`recv --allow-delete` allows it"), "{}", stderr(&refused));
+    assert_eq!(refusing.finish().0, 1);
+
+    let receiver = Receiver::start(&inbox, ["--insecure", "--allow-delete"]);
+    let tried = send(&receiver.addresses, &["--dry-run"]);
+    assert!(stdout(&tried).contains("and remove 2 entries"), "{}", stdout(&tried));
+    for line in ["would remove  tree/old/file", "would remove  tree/gone"] {
+        assert!(stderr(&tried).lines().any(|said| said == line), "{}", stderr(&tried));
+    }
+    assert!(inbox.join("tree/gone").exists());
+
+    // Of a file that fails the copy may be any of those that are there.
+    fs::create_dir(inbox.join("tree/large")).unwrap();
+    let failed = send(&receiver.addresses, &[]);
+    assert_eq!(failed.status.code(), Some(1));
+    let said = "--delete: nothing is removed at the receiver, because 1 entries failed";
+    assert!(stderr(&failed).contains(said) && inbox.join("tree/gone").exists(), "{}", stderr(&failed));
+    fs::remove_dir(inbox.join("tree/large")).unwrap();
+
+    let sent = send(&receiver.addresses, &[]);
+    assert_eq!(sent.status.code(), Some(0), "{}", stderr(&sent));
+    assert!(stdout(&sent).contains("removed at the receiver: 2 entries"), "{}", stdout(&sent));
+    assert_same(&source, &inbox.join("tree"));
+    assert!(!inbox.join("tree/gone").exists() && !inbox.join("tree/old/file").exists());
+    assert!(inbox.join("tree/old/cache/kept").exists() && inbox.join("beside").exists());
+    receiver.kill();
 }
 
 #[test]

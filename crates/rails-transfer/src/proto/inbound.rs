@@ -2,9 +2,9 @@
 
 use crate::{
     error::Violation,
-    frame::MAX_HOLE,
+    frame::{MAX_HOLE, Terms},
     message::Held,
-    proto::{CONTROL, WINDOW},
+    proto::{CONTROL, MAX_PRUNES, WINDOW},
 };
 use std::collections::BTreeMap;
 
@@ -15,13 +15,15 @@ use std::collections::BTreeMap;
 /// the others are numbered as they were opened.
 #[derive(Debug)]
 pub(crate) struct Inbound {
-    is_dry_run: bool,
+    terms: Terms,
     has_totals: bool,
     next_id: u64,
     /// Offers that were answered and have not started.
     offered: BTreeMap<u64, Offered>,
     /// The file under way on each carrier that has one.
     started: BTreeMap<usize, Started>,
+    /// The folders that are looked through, and how many entries each asks about.
+    pruning: BTreeMap<u64, usize>,
     /// Number of files that are complete and wait to be settled.
     finished: usize,
     /// The further streams that the sender opened, and may open.
@@ -67,13 +69,14 @@ impl Started {
 
 impl Inbound {
     /// No entry is open, and the sender may open that many further streams.
-    pub(crate) fn new(is_dry_run: bool, max_streams: usize) -> Self {
+    pub(crate) fn new(terms: Terms, max_streams: usize) -> Self {
         Self {
-            is_dry_run,
+            terms,
             has_totals: false,
             next_id: 0,
             offered: BTreeMap::new(),
             started: BTreeMap::new(),
+            pruning: BTreeMap::new(),
             finished: 0,
             streams: 0,
             max_streams,
@@ -136,15 +139,53 @@ impl Inbound {
 
     /// `Seal` came.
     pub(crate) fn on_seal(&mut self, id: u64) -> Result<(), Violation> {
-        if self.is_dry_run {
+        if self.terms.is_dry_run {
             return Err(Violation::Unexpected("the end of a folder in a dry run"));
         }
         self.on_opened(id)
     }
 
+    /// `Prune` came; the caller looks through the folder, asks ([`ask`](Self::ask)), and settles
+    /// the folder ([`settle_pruned`](Self::settle_pruned)).
+    pub(crate) fn on_prune(&mut self, id: u64) -> Result<(), Violation> {
+        if !self.terms.deletes {
+            return Err(Violation::Unexpected("a deletion"));
+        }
+        if self.has_open_files() {
+            return Err(Violation::Unexpected("a deletion, with files open,"));
+        }
+        if self.pruning.len() == MAX_PRUNES {
+            return Err(Violation::Prunes { max: MAX_PRUNES });
+        }
+        self.on_opened(id)?;
+        self.pruning.insert(id, 0);
+        Ok(())
+    }
+
+    /// The sender is being asked about that many entries.
+    pub(crate) fn ask(&mut self, id: u64, entries: usize) {
+        self.pruning.insert(id, entries);
+    }
+
+    /// `Choose` came, for so many entries.
+    pub(crate) fn on_choose(&mut self, id: u64, entries: usize) -> Result<(), Violation> {
+        match self.pruning.get_mut(&id) {
+            Some(asked) if *asked == entries && entries > 0 => {
+                *asked = 0;
+                Ok(())
+            }
+            _ => Err(Violation::Entry { what: "a choice", id }),
+        }
+    }
+
+    /// The folder is being settled.
+    pub(crate) fn settle_pruned(&mut self, id: u64) {
+        self.pruning.remove(&id);
+    }
+
     /// `Start` came on a carrier.
     pub(crate) fn on_start(&mut self, carrier: usize, id: u64, offset: u64) -> Result<(), Violation> {
-        if self.is_dry_run {
+        if self.terms.is_dry_run {
             return Err(Violation::Unexpected("the start of a file in a dry run"));
         }
         if self.started.contains_key(&carrier) {
@@ -157,7 +198,7 @@ impl Inbound {
 
     /// `Would` came, in place of `Start`.
     pub(crate) fn on_would(&mut self, id: u64, offset: u64) -> Result<(), Violation> {
-        if !self.is_dry_run {
+        if !self.terms.is_dry_run {
             return Err(Violation::Unexpected("a step of a dry run"));
         }
         self.take_offered(id, offset).map(drop)
@@ -228,11 +269,15 @@ impl Inbound {
     /// further streams: see [`is_idle`](Self::is_idle). On the control stream nothing follows.
     pub(crate) fn on_done(&self) -> Result<(), Violation> {
         self.after_totals()?;
-        let is_open = self.started.iter().any(|(&on, file)| on == CONTROL || file.fate == Fate::Write);
-        if is_open || self.finished > 0 || !self.offered.is_empty() {
+        if self.has_open_files() || !self.pruning.is_empty() {
             return Err(Violation::Unexpected("the end of the batch, with files open,"));
         }
         Ok(())
+    }
+
+    fn has_open_files(&self) -> bool {
+        let is_open = self.started.iter().any(|(&on, file)| on == CONTROL || file.fate == Fate::Write);
+        is_open || self.finished > 0 || !self.offered.is_empty()
     }
 
     /// Whether no file is under way on any carrier.

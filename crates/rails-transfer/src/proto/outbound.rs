@@ -3,7 +3,7 @@
 use crate::{
     error::Violation,
     message::{Compare, Digest, Settled},
-    proto::WINDOW,
+    proto::{MAX_PRUNES, WINDOW},
 };
 use std::collections::BTreeMap;
 
@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     Simple,
     /// `Offer`: answered, streamed, settled.
     File(Compare),
+    /// `Prune`: asked about any number of times, settled.
+    Prune,
 }
 
 #[derive(Debug)]
@@ -38,6 +40,7 @@ struct Slot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Simple,
+    Pruning,
     Offered(Compare),
     /// The receiver has named its bytes; the sender must end the file.
     Answered,
@@ -60,6 +63,11 @@ impl Outbound {
         self.open.len() < WINDOW
     }
 
+    /// Whether another folder may be opened that is to be looked through, as only such are open.
+    pub(crate) fn has_room_to_prune(&self) -> bool {
+        self.open.len() < MAX_PRUNES
+    }
+
     /// Whether no entry is open.
     pub(crate) fn is_empty(&self) -> bool {
         self.open.is_empty()
@@ -72,6 +80,7 @@ impl Outbound {
         self.next_id += 1;
         let stage = match kind {
             Kind::Simple => Stage::Simple,
+            Kind::Prune => Stage::Pruning,
             Kind::File(compare) => Stage::Offered(compare),
         };
         self.open.insert(id, Slot { entry, stage, settled: false });
@@ -89,6 +98,14 @@ impl Outbound {
         }
     }
 
+    /// The receiver asks about entries of a folder that it looks through.
+    pub(crate) fn on_found(&mut self, id: u64) -> Result<(), Violation> {
+        match self.open.get(&id) {
+            Some(slot) if slot.stage == Stage::Pruning => Ok(()),
+            _ => Err(Violation::Entry { what: "a question", id }),
+        }
+    }
+
     /// The receiver settled the entry; returns the caller's entry.
     pub(crate) fn on_settled(&mut self, id: u64, outcome: &Settled) -> Result<usize, Violation> {
         let slot = match self.open.get_mut(&id) {
@@ -102,7 +119,8 @@ impl Outbound {
             (Settled::Stored { .. }, Stage::Finished(_)) => true,
             (Settled::Kept, Stage::Kept | Stage::Offered(Compare::Times))
             | (Settled::Made, Stage::Simple)
-            | (Settled::Aborted, Stage::Aborted) => true,
+            | (Settled::Aborted, Stage::Aborted)
+            | (Settled::Pruned { .. }, Stage::Pruning) => true,
             (Settled::Would, stage) => {
                 let may_change = matches!(stage, Stage::Simple | Stage::Kept | Stage::Offered(Compare::Times));
                 self.is_dry_run && (may_change || stage == Stage::Would)

@@ -3,6 +3,7 @@
 use crate::{
     calls::Guarantees,
     error::Violation,
+    frame::Terms,
     guarantee::LackingGuarantee,
     message::{Digest, FromReceiver, Offer, Settled, Totals},
     meta::Meta,
@@ -10,7 +11,7 @@ use crate::{
     path::{LinkTarget, RelPath},
     proto::{CONTROL, Fate, Inbound, WINDOW},
     reason::Reason,
-    store::{Found, Incoming, Store, Trial, Tried, updated},
+    store::{Found, Incoming, Next, Search, Store, Trial, Tried, updated},
     summary::ReceiveSummary,
 };
 use std::{
@@ -45,6 +46,8 @@ struct State {
     offered: BTreeMap<u64, Receiving>,
     /// The offered files of a dry run.
     compared: BTreeMap<u64, Compared>,
+    /// The searches that wait for the sender's choice.
+    searches: BTreeMap<u64, Searching>,
     /// The verified files that wait to be put on disk together.
     finished: Vec<Finished>,
     /// Whether a thread is putting files on disk; it goes on with those that finish meanwhile.
@@ -56,6 +59,12 @@ struct Finished {
     id: u64,
     digest: Digest,
     file: Receiving,
+}
+
+/// A search, and the folder that it began in.
+struct Searching {
+    path: Option<RelPath>,
+    search: Search,
 }
 
 /// A file of a dry run, and the properties of the one that is there.
@@ -77,13 +86,15 @@ impl Batch {
         disk: Disk,
         observer: Arc<dyn Observer>,
         answers: mpsc::Sender<FromReceiver>,
+        terms: Terms,
         max_streams: usize,
     ) -> Self {
-        let is_dry_run = matches!(disk, Disk::Trial(_));
+        let is_dry_run = terms.is_dry_run;
         let state = State {
-            inbound: Inbound::new(is_dry_run, max_streams),
+            inbound: Inbound::new(terms, max_streams),
             offered: BTreeMap::new(),
             compared: BTreeMap::new(),
+            searches: BTreeMap::new(),
             finished: Vec::new(),
             is_finishing: false,
             summary: ReceiveSummary { is_dry_run, ..ReceiveSummary::default() },
@@ -211,6 +222,55 @@ impl Batch {
             Ok(()) => self.kept(id, &path, size),
             Err(reason) => self.failed(id, &path, size, reason),
         })
+    }
+
+    pub(super) fn on_prune(&self, id: u64, path: Option<RelPath>) -> Result<FromReceiver, Violation> {
+        self.state().inbound.on_prune(id)?;
+        let begun = match &self.disk {
+            Disk::Store(store) => store.search(path.clone()),
+            Disk::Trial(trial) => trial.search(path.clone()),
+        };
+        Ok(match begun {
+            Ok(search) => self.go_on(id, Searching { path, search }),
+            Err(reason) => self.pruned(id, path.as_ref(), 0, Some(reason)),
+        })
+    }
+
+    pub(super) fn on_choose(&self, id: u64, goes: &[bool]) -> Result<FromReceiver, Violation> {
+        let mut state = self.state();
+        state.inbound.on_choose(id, goes.len())?;
+        let mut searching = state.searches.remove(&id).expect("a search that asks is kept");
+        let outcome = if state.summary.is_dry_run { Outcome::Would(Change::Remove) } else { Outcome::Removed };
+        drop(state);
+        searching.search.choose(goes, |path| self.observer.finished(path, 0, outcome));
+        Ok(self.go_on(id, searching))
+    }
+
+    /// Goes on with a search: asks the sender, or settles the folder.
+    fn go_on(&self, id: u64, mut searching: Searching) -> FromReceiver {
+        let guarantees = match &self.disk {
+            Disk::Store(store) => Some(&store.guarantees),
+            Disk::Trial(_) => None,
+        };
+        match searching.search.next(guarantees) {
+            Next::Ask(folder, entries) => {
+                let mut state = self.state();
+                state.inbound.ask(id, entries.len());
+                state.searches.insert(id, searching);
+                FromReceiver::Found { id, folder, entries }
+            }
+            Next::Over(removed, failed) => self.pruned(id, searching.path.as_ref(), removed, failed),
+        }
+    }
+
+    fn pruned(&self, id: u64, path: Option<&RelPath>, removed: u64, failed: Option<Reason>) -> FromReceiver {
+        let mut state = self.state();
+        state.inbound.settle_pruned(id);
+        state.summary.removed += removed;
+        failed.iter().for_each(|reason| state.summary.fail(path, reason));
+        drop(state);
+        failed.iter().for_each(|reason| self.observer.unreadable(reason));
+        FromReceiver::Settled { id, outcome: Settled::Pruned { removed, failed } }
     }
 
     pub(super) fn on_done(&self) -> Result<(), Violation> {

@@ -88,7 +88,7 @@ impl Folder {
             false => Store::open(&path, guarantees).map(Disk::Store),
         };
         match disk {
-            Ok(disk) => Ok(Batch::new(disk, observer, answers, streams)),
+            Ok(disk) => Ok(Batch::new(disk, observer, answers, terms, streams)),
             Err(source) => Err(ReceiveError::Folder { path, source }),
         }
     }
@@ -162,6 +162,8 @@ impl Control {
                 self.batch.on_offer(id, offer)?
             }
             FromSender::Keep { id, meta } => self.batch.on_keep(id, meta)?,
+            FromSender::Prune { id, path } => self.batch.on_prune(id, path)?,
+            FromSender::Choose { id, goes } => self.batch.on_choose(id, &goes)?,
             FromSender::Would { id, offset } => self.batch.on_would(id, offset)?,
             message => return on_message(message, carrier),
         };

@@ -1,6 +1,6 @@
 //! The receiver's files in a dry run: they are looked at, and nothing is made, changed or locked.
 
-use super::{Metadata, because, hash};
+use super::{Metadata, Search, because, hash};
 use crate::{
     calls::Access,
     message::{Compare, Held, Offer, Prefix, Settled},
@@ -92,6 +92,18 @@ impl Trial {
         Ok(Tried::Held(held, there.as_ref().map(Meta::of)))
     }
 
+    /// Looks through a folder, if it is there: one that would be made has nothing in it.
+    pub(crate) fn search(&self, path: Option<RelPath>) -> Result<Search, Reason> {
+        let is_there = match &path {
+            Some(path) => self.inspect(path)?.is_some_and(|(_, there)| there.is_dir()),
+            None => true,
+        };
+        match &self.0 {
+            Some(root) if is_there => Search::begin(root, path, true).map_err(because("look through the folder")),
+            _ => Ok(Search::nothing(true)),
+        }
+    }
+
     /// The entry of that path, in its folder.
     fn inspect(&self, path: &RelPath) -> Result<Option<(Dir, Metadata)>, Reason> {
         let Some(dir) = self.folder_of(path)? else { return Ok(None) };
@@ -123,7 +135,7 @@ pub(crate) fn updated(there: Meta, meta: Meta) -> Settled {
 }
 
 /// Opens a folder by its name, and no link in its place.
-fn open_folder(dir: &Dir, name: &OsStr) -> io::Result<Dir> {
+pub(super) fn open_folder(dir: &Dir, name: &OsStr) -> io::Result<Dir> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);
     Ok(Dir::from_std_file(dir.open_with(name, &options)?.into_std()))

@@ -390,6 +390,8 @@ impl<F: Fn(&str) + Send + Sync> Observer for Notes<F> {
             Outcome::Would(Change::Send { .. }) => "would send",
             Outcome::Would(Change::Update) => "would update",
             Outcome::Would(Change::Make) => "would make",
+            Outcome::Would(Change::Remove) => "would remove",
+            Outcome::Removed => "removed",
         };
         self.note(format!("{outcome} {path} {size}"));
     }

@@ -45,6 +45,9 @@ pub enum SendError {
         /// The source named second.
         second: PathBuf,
     },
+    /// A list of files does not fit the rest of the batch; nothing was sent.
+    #[error("a list of files {0}")]
+    FileList(&'static str),
     /// The receiver refuses the batch.
     #[error("the receiver refused: {0}")]
     Refused(Reason),

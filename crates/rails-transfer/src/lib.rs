@@ -93,8 +93,8 @@
 //!
 //! # Map
 //! `path`, `meta`, `reason` and `message` are the vocabulary, `codec` its bytes, `frame` and `wire`
-//! the framing, `proto` the two state machines (no I/O), `plan`, `filter` and `source` the sender's
-//! files, `store` the receiver's, `stamp` the sign of a change, `calls` the system calls that may
+//! the framing, `proto` the two state machines (no I/O), `plan`, `filter`, `list` and `source` the
+//! sender's files, `store` the receiver's, `stamp` the sign of a change, `calls` the system calls that may
 //! be refused, `streams` the further streams, `sender` and `receiver` the drivers, `thread` their
 //! threads.
 
@@ -110,6 +110,7 @@ mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guarantee;
+mod list;
 mod message;
 mod meta;
 mod observe;
@@ -133,6 +134,7 @@ pub use filter::Filter;
 #[cfg(feature = "patterns")]
 pub use filter::FilterError;
 pub use guarantee::{Guarantee, LackingGuarantee};
+pub use list::{FileList, FileListError};
 pub use message::{Compare, Digest, Totals};
 pub use observe::{Change, Observer, Outcome};
 pub use path::{PathError, Printable, RelPath};

@@ -7,6 +7,7 @@ use crate::{
     error::{SendError, Violation, WireError},
     filter::Filter,
     frame::{Block, Frame, Role, Terms},
+    list::FileList,
     message::{Compare, FromReceiver, FromSender},
     observe::Observer,
     plan::plan,
@@ -68,6 +69,7 @@ pub struct SendOptions {
     streams: usize,
     compare: Compare,
     filter: Filter,
+    list: Option<FileList>,
     removes_sources: bool,
     terms: Terms,
 }
@@ -75,7 +77,7 @@ pub struct SendOptions {
 impl Default for SendOptions {
     fn default() -> Self {
         let (compare, filter, terms) = (Compare::default(), Filter::new(), Terms::default());
-        Self { streams: 4, compare, filter, removes_sources: false, terms }
+        Self { streams: 4, compare, filter, list: None, removes_sources: false, terms }
     }
 }
 
@@ -108,6 +110,16 @@ impl SendOptions {
     #[must_use]
     pub fn filter(mut self, filter: Filter) -> Self {
         self.filter = filter;
+        self
+    }
+
+    /// The entries of the one source, a folder, that are sent. Default: all of them.
+    ///
+    /// One that is missing, or below no folder, is a failure. A list excludes
+    /// [`delete`](Self::delete), as the sender looks at no whole folder then.
+    #[must_use]
+    pub fn files(mut self, list: FileList) -> Self {
+        self.list = Some(list);
         self
     }
 
@@ -183,8 +195,11 @@ impl SendOptions {
         S: AsyncRead + AsyncWrite + Unpin + Send,
         O: OpenStreams,
     {
-        let (sources, filter) = (sources.to_vec(), self.filter);
-        let plan = thread::run(move || plan(&sources, filter))?.await??;
+        if self.terms.deletes && self.list.is_some() {
+            return Err(SendError::FileList("leaves no whole folder to delete in"));
+        }
+        let (sources, filter, list) = (sources.to_vec(), self.filter, self.list);
+        let plan = thread::run(move || plan(&sources, filter, list.as_ref()))?.await??;
         let files = usize::try_from(plan.totals.files).unwrap_or(usize::MAX);
         let (jobs_in, jobs) = Jobs::new();
         // The threads end when `jobs_in` or `stop` is dropped, at the latest after one more read.

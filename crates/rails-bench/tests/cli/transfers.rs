@@ -386,6 +386,46 @@ fn entries_that_the_sender_has_not_are_removed() {
 }
 
 #[test]
+fn listed_entries_are_sent_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, inbox) = (folder.path().join("tree"), folder.path().join("inbox"));
+    tree(&source);
+    let list = folder.path().join("list");
+    let receiver = Receiver::start(&inbox, ["--insecure"]);
+    let send = |more: &[&str], stdin: &str| {
+        let send = ["send", "--insecure", "--to", &receiver.addresses, text(&source)];
+        let mut command = rails_bench(send.iter().chain(more).copied());
+        fs::write(folder.path().join("stdin"), stdin).unwrap();
+        command.stdin(fs::File::open(folder.path().join("stdin")).unwrap()).output().unwrap()
+    };
+    let files = || {
+        let there = ["large", "empty", "below/small"].into_iter();
+        there.filter(|name| inbox.join("tree").join(name).exists()).collect::<Vec<_>>()
+    };
+    for (wrong, said) in [("empty\n/etc/x\n", "line 2: `/etc/x` is absolute"), ("a/../..", "line 1: `a/../..` has")] {
+        let refused = send(&["--files-from", "-"], wrong);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(stderr(&refused).contains(&format!("--files-from -: {said}")), "{}", stderr(&refused));
+    }
+    let clash = send(&["--files-from", "-", "--delete"], "");
+    assert_eq!(clash.status.code(), Some(2), "{}", stderr(&clash));
+    let two = send(&["--files-from", "-", text(&source)], "");
+    assert!(!two.status.success());
+    assert!(!inbox.join("tree").exists());
+
+    fs::write(&list, "below/small\n").unwrap();
+    let sent = send(&["--files-from", text(&list)], "");
+    assert_eq!(sent.status.code(), Some(0), "{}", stderr(&sent));
+    assert_eq!(files(), ["below/small"]);
+
+    let missing = send(&["--files-from=-", "-0"], "empty\0none\0");
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(stderr(&missing).contains("tree/none: No such file"), "{}", stderr(&missing));
+    assert_eq!(files(), ["empty", "below/small"]);
+    receiver.kill();
+}
+
+#[test]
 fn left_out_entries_and_their_exit_code() {
     let folder = tempfile::tempdir().unwrap();
     let (source, inbox) = (folder.path().join("below"), folder.path().join("inbox"));

@@ -6,7 +6,7 @@ use crate::{
     turn::Waits,
 };
 use rails_topo::DataSize;
-use rails_transfer::{LackingGuarantee, Observer, Outcome, Printable, Reason, RelPath, Totals};
+use rails_transfer::{Change, LackingGuarantee, Observer, Outcome, Printable, Reason, RelPath, Totals};
 use std::{
     collections::BTreeMap,
     io::IsTerminal,
@@ -96,6 +96,21 @@ impl Progress {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A change that a dry run leaves undone: what it is for, so that a bar hides no line.
+    fn would(&self, path: &RelPath, bytes: DataSize, change: Change) {
+        if self.show != Show::Nothing {
+            print::note(match change {
+                Change::Send { resumed_at: 0 } => format!("would send    {path} ({bytes})"),
+                Change::Send { resumed_at } => {
+                    format!("would send    {path} ({bytes}), from {} on", DataSize::bytes(resumed_at))
+                }
+                Change::Update => format!("would update  {path}"),
+                Change::Make => format!("would make    {path}"),
+                Change::Remove => format!("would remove  {path}"),
+            });
+        }
+    }
+
     fn line(&self, word: &str, text: impl std::fmt::Display) {
         if self.show == Show::Lines {
             print::note(format_args!("{word:<9} {text}"));
@@ -151,6 +166,8 @@ impl Observer for Progress {
                 print::note(format_args!("failed    {path}: {reason}"));
             }
             Outcome::Made => {}
+            Outcome::Removed => self.line("removed", path),
+            Outcome::Would(change) => self.would(path, bytes, change),
         }
     }
 

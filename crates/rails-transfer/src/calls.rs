@@ -7,7 +7,7 @@ use crate::{
     observe::Observer,
     reason::Reason,
 };
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, Metadata, MetadataExt as _};
 use nix::{
     errno::Errno,
     fcntl::{FcntlArg, fcntl},
@@ -83,14 +83,16 @@ impl Calls {
             let itself = UtimensatFlags::NoFollowSymlink;
             Ok(utimensat(dir, name, &TimeSpec::UTIME_OMIT, &time_spec(modified), itself)?)
         },
-        access: |file| {
-            let metadata = file.metadata()?;
-            Ok(Access { user: metadata.uid(), mode: metadata.mode() & 0o7777, names: metadata.nlink() })
-        },
+        access: |file| Ok(Access::of(&Metadata::from_file(file)?)),
     };
 }
 
 impl Access {
+    /// Who may change the file of that metadata.
+    pub(crate) fn of(there: &Metadata) -> Self {
+        Self { user: there.uid(), mode: there.mode() & 0o7777, names: there.nlink() }
+    }
+
     /// Whether only this process's user can change the file: another owner, another user with write
     /// permission, or another hard link could change the arriving bytes.
     pub(crate) fn is_ours_alone(self) -> bool {
@@ -138,6 +140,13 @@ impl Guarantees {
             Err(error) if refuses(&error) => self.without(Guarantee::Lock, "lock the part file", error),
             locked => locked.map_err(failed),
         }
+    }
+
+    /// Locks a part, as far as it can be locked; gives whether no other transfer writes it. On a
+    /// file system that cannot lock, nobody knows.
+    pub(crate) fn is_unlocked(&self, part: &File) -> bool {
+        let locks = [(self.calls.record_lock)(part), (self.calls.lock)(part)];
+        locks.iter().any(Result::is_ok) && locks.iter().flat_map(|lock| lock.as_ref().err()).all(refuses)
     }
 
     /// Puts a file's bytes, or a folder's names, on disk.

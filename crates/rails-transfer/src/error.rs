@@ -45,6 +45,9 @@ pub enum SendError {
         /// The source named second.
         second: PathBuf,
     },
+    /// A list of files does not fit the rest of the batch; nothing was sent.
+    #[error("a list of files {0}")]
+    FileList(&'static str),
     /// The receiver refuses the batch.
     #[error("the receiver refused: {0}")]
     Refused(Reason),
@@ -68,6 +71,11 @@ pub enum ReceiveError {
         /// The system's error.
         source: io::Error,
     },
+    /// The sender wants to remove what it does not have, and this receiver does not allow it
+    /// ([`ReceiveOptions::allow_delete`](crate::ReceiveOptions::allow_delete)). Nothing was
+    /// received.
+    #[error("the sender wants to delete what it does not have (--delete); `recv --allow-delete` allows it")]
+    Delete,
     /// The stream failed, or its bytes are not this protocol.
     #[error(transparent)]
     Wire(#[from] WireError),
@@ -131,6 +139,12 @@ pub enum WireError {
     Version {
         /// The version in the peer's greeting.
         theirs: u16,
+    },
+    /// The peer's greeting asks for something that this end does not know.
+    #[error("the peer asks for something that this end does not know (terms {byte:#04x})")]
+    Terms {
+        /// The byte of the greeting.
+        byte: u8,
     },
     /// Two senders, or two receivers, were connected.
     #[error("the peer has the same role: one must send and one receive")]
@@ -215,6 +229,12 @@ pub enum Violation {
     /// The sender opened more streams of files than the receiver takes.
     #[error("more than {max} streams of files were opened")]
     Streams {
+        /// The limit.
+        max: usize,
+    },
+    /// More folders are looked through at a time than the protocol allows.
+    #[error("more than {max} folders are to be looked through at a time")]
+    Prunes {
         /// The limit.
         max: usize,
     },

@@ -3,7 +3,7 @@
 
 use crate::{
     Digest, RelPath, Totals, codec,
-    frame::{KIND_BLOCK, KIND_MESSAGE, MAGIC, MAX_CONTROL, Role, VERSION, header},
+    frame::{KIND_BLOCK, KIND_MESSAGE, MAGIC, MAX_CONTROL, Role, Terms, VERSION, header},
     message::{Compare, FromReceiver, FromSender, Held, Offer, Settled},
     meta::Meta,
 };
@@ -68,9 +68,31 @@ pub fn seeds() -> (Vec<u8>, Vec<u8>) {
     (sender, greeting(Role::Receiver, 0).into_iter().chain(receiver).collect())
 }
 
-/// The first bytes of a peer.
+/// All frames of a sender that sends two folders, and deletes the inner one.
+pub fn deletion() -> Vec<u8> {
+    let path = |name: &str| RelPath::parse(name).expect("it is a path");
+    let said = [
+        FromSender::Totals(Totals { files: 0, folders: 2, bytes: 0 }),
+        FromSender::Folder { id: 0, path: path("d") },
+        FromSender::Folder { id: 1, path: path("d/e") },
+        FromSender::Prune { id: 2, path: Some(path("d")) },
+        FromSender::Choose { id: 2, goes: vec![true] },
+        FromSender::Choose { id: 2, goes: vec![true] },
+        FromSender::Prune { id: 3, path: None },
+        FromSender::Choose { id: 3, goes: vec![false] },
+        FromSender::Done,
+    ];
+    let terms = Terms { is_dry_run: false, deletes: true };
+    [greeting_of(Role::Sender, 0, terms), said.iter().flat_map(framed).collect()].concat()
+}
+
+/// The first bytes of a peer without terms.
 fn greeting(role: Role, streams: u8) -> Vec<u8> {
-    [&MAGIC[..], &VERSION.to_le_bytes(), &[role as u8, streams]].concat()
+    greeting_of(role, streams, Terms::default())
+}
+
+fn greeting_of(role: Role, streams: u8, terms: Terms) -> Vec<u8> {
+    [&MAGIC[..], &VERSION.to_le_bytes(), &[role as u8, streams, terms.byte()]].concat()
 }
 
 fn offer(path: RelPath, size: u64) -> Offer {

@@ -60,6 +60,9 @@
 //!   receiver as it wrote, the two are equal, and the bytes are on disk.
 //! - A file that the receiver has already is not sent: one of the same size and time, which nobody
 //!   reads, or with [`Compare::Digests`] one of the same digest.
+//! - Nothing at the receiver is removed, but a file or link in whose place another comes, unless
+//!   both ends want that: [`SendOptions::delete`] and [`ReceiveOptions::allow_delete`].
+//! - With [`SendOptions::dry_run`] both ends compare as ever, and nothing changes at either.
 //! - A file that changes while it is read, or is replaced, is sent once more, and fails if it
 //!   changes again. Its times tell a change: stores through a shared mapping of pages that wait to
 //!   be written to disk alter no time, and remain unseen.
@@ -90,10 +93,10 @@
 //!
 //! # Map
 //! `path`, `meta`, `reason` and `message` are the vocabulary, `codec` its bytes, `frame` and `wire`
-//! the framing, `proto` the two state machines (no I/O), `plan`, `filter` and `source` the sender's
-//! files, `store` the receiver's, `stamp` the sign of a change, `calls` the system calls that may
-//! be refused, `streams` the further streams, `sender` and `receiver` the drivers, `thread` their
-//! threads.
+//! the framing, `proto` the two state machines (no I/O), `plan`, `filter`, `list` and `source` the
+//! sender's files, `store` the receiver's, `stamp` the sign of a change, `calls` the system calls
+//! that may be refused, `streams` the further streams, `sender` and `receiver` the drivers,
+//! `thread` their threads.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -107,6 +110,7 @@ mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guarantee;
+mod list;
 mod message;
 mod meta;
 mod observe;
@@ -130,8 +134,9 @@ pub use filter::Filter;
 #[cfg(feature = "patterns")]
 pub use filter::FilterError;
 pub use guarantee::{Guarantee, LackingGuarantee};
+pub use list::{FileList, FileListError};
 pub use message::{Compare, Digest, Totals};
-pub use observe::{Observer, Outcome};
+pub use observe::{Change, Observer, Outcome};
 pub use path::{PathError, Printable, RelPath};
 pub use plan::check;
 pub use reason::Reason;

@@ -3,7 +3,7 @@
 use crate::{
     guarantee::LackingGuarantee,
     meta::Meta,
-    path::{LinkTarget, RelPath},
+    path::{LinkTarget, Name, RelPath},
     reason::Reason,
 };
 use serde::{Deserialize, Serialize};
@@ -52,6 +52,13 @@ pub(crate) enum FromSender {
     Link { id: u64, path: RelPath, target: LinkTarget, meta: Meta },
     /// The next bytes of the started file are zeros, which the sender's file has no room for.
     Hole { id: u64, len: u64 },
+    /// In place of `Start` in a dry run: the file would be sent, from `offset` on.
+    Would { id: u64, offset: u64 },
+    /// Opens an entry: look through this folder for entries that the sender does not have. `None`
+    /// is the receiving folder.
+    Prune { id: u64, path: Option<RelPath> },
+    /// Answers `Found`: whether each of the entries goes.
+    Choose { id: u64, goes: Vec<bool> },
 }
 
 /// A file that the sender can send, as it was listed.
@@ -89,6 +96,26 @@ pub(crate) enum FromReceiver {
     Bye,
     /// Sent before `Bye`: a guarantee that the file system refused.
     Lacking { lacking: LackingGuarantee },
+    /// Entries of a folder that is looked through.
+    Found { id: u64, folder: Option<RelPath>, entries: Vec<FoundEntry> },
+}
+
+/// An entry of the receiver that the sender may not have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FoundEntry {
+    pub(crate) name: Name,
+    pub(crate) kind: FoundKind,
+}
+
+/// The kind of a [`FoundEntry`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum FoundKind {
+    /// No folder: it goes at once.
+    Other,
+    /// A folder, which is looked through if it is to go.
+    Folder,
+    /// A folder that was looked through, and has nothing in it any more.
+    Emptied,
 }
 
 /// The receiver's bytes of an offered file.
@@ -120,6 +147,10 @@ pub(crate) enum Settled {
     Aborted,
     /// The receiver failed.
     Failed { reason: Reason },
+    /// The receiver would have changed something, but for the dry run.
+    Would,
+    /// The folder was looked through.
+    Pruned { removed: u64, failed: Option<Reason> },
 }
 
 impl Digest {
@@ -200,6 +231,12 @@ mod tests {
         let target = LinkTarget::try_from(vec![b'a'; 4095]).unwrap();
         let link = FromSender::Link { id: u64::MAX, path, target, meta };
         assert!(encode(&link, Vec::new()).len() <= crate::frame::MAX_CONTROL);
+        let FromSender::Link { path, .. } = link else { unreachable!() };
+        let entry = || FoundEntry { name: Name::of(&path), kind: FoundKind::Emptied };
+        // The names of a question, and one more, which is the last.
+        let entries = std::iter::repeat_with(entry).take((8 << 10) / 255 + 1).collect();
+        let found = FromReceiver::Found { id: u64::MAX, folder: Some(path.clone()), entries };
+        assert!(encode(&found, Vec::new()).len() <= crate::frame::MAX_CONTROL);
         let failed = Settled::Failed { reason: Reason::new("x".repeat(5000)) };
         let settled = FromReceiver::Settled { id: u64::MAX, outcome: failed };
         assert!(encode(&settled, Vec::new()).len() <= crate::frame::MAX_CONTROL);

@@ -80,4 +80,25 @@ pub enum Outcome<'a> {
     Made,
     /// The entry failed, here or at the peer.
     Failed(&'a Reason),
+    /// The sender does not have the receiver's entry, which was removed. The sender hears of one
+    /// that cannot be removed by the failure of the folder that was sent.
+    Removed,
+    /// The entry would change, but for the dry run.
+    Would(Change),
+}
+
+/// A change that a dry run leaves undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// The file's bytes would be sent, from this offset on.
+    Send {
+        /// The offset of the first byte; 0 for a file that would be sent from the start.
+        resumed_at: u64,
+    },
+    /// The file or link would stay, and get another mode or time.
+    Update,
+    /// The folder or link would be made.
+    Make,
+    /// The receiver's entry would be removed.
+    Remove,
 }

@@ -36,6 +36,20 @@ impl RelPath {
         Ok(Self(bytes))
     }
 
+    /// The path of a name in a folder; without a folder, in the receiving one.
+    pub(crate) fn below(folder: Option<&Self>, name: &[u8]) -> Result<Self, PathError> {
+        let Name(name) = Name::try_from(name.to_vec())?;
+        match folder {
+            Some(folder) => Self::parse([folder.as_bytes(), b"/", &name].concat()),
+            None => Self::parse(name),
+        }
+    }
+
+    /// Whether a name is one that the receiver keeps for itself.
+    pub(crate) fn is_reserved(name: &[u8]) -> bool {
+        check_component(name) == Err(PathError::Reserved)
+    }
+
     /// The path's bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -168,6 +182,43 @@ impl TryFrom<Vec<u8>> for LinkTarget {
 impl From<LinkTarget> for Vec<u8> {
     fn from(target: LinkTarget) -> Self {
         target.0
+    }
+}
+
+/// One component of a [`RelPath`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
+pub(crate) struct Name(Vec<u8>);
+
+impl Name {
+    /// The last component of a path.
+    pub(crate) fn of(path: &RelPath) -> Self {
+        Self(path.name().as_bytes().to_vec())
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(crate) fn as_os_str(&self) -> &OsStr {
+        OsStr::from_bytes(&self.0)
+    }
+}
+
+impl TryFrom<Vec<u8>> for Name {
+    type Error = PathError;
+
+    fn try_from(bytes: Vec<u8>) -> Result<Self, PathError> {
+        match bytes.contains(&b'/') {
+            true => Err(PathError::Empty),
+            false => check_component(&bytes).map(|()| Self(bytes)),
+        }
+    }
+}
+
+impl From<Name> for Vec<u8> {
+    fn from(name: Name) -> Self {
+        name.0
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::{
     error::SendError,
     filter::Filter,
+    list::FileList,
     message::Totals,
     meta::Meta,
     path::{LinkTarget, PathError, RelPath},
@@ -14,7 +15,7 @@ use cap_std::{
     fs::{Dir, Metadata, OpenOptions, OpenOptionsExt},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fmt, fs, io,
     os::unix::ffi::{OsStrExt, OsStringExt},
@@ -31,9 +32,13 @@ pub(crate) struct Plan {
     pub(crate) skipped: Vec<Skipped>,
     /// The unreadable sources, each named in its reason.
     pub(crate) unreadable: Vec<Reason>,
+    /// Whether a source stands for its contents, so that the receiving folder is one of those sent.
+    pub(crate) has_root: bool,
+    /// The paths of special files, which the sender has and does not send.
+    pub(crate) special: BTreeSet<RelPath>,
     /// The names that appear directly in the receiving folder, and the source each comes from.
     tops: BTreeMap<OsString, PathBuf>,
-    filter: Filter,
+    pub(crate) filter: Filter,
 }
 
 /// One folder or file.
@@ -129,9 +134,18 @@ pub(crate) enum Place {
 /// `/`, has no name of its own, and its contents arrive directly in the receiving folder (as with
 /// `cp -r`).
 ///
-/// What the filter leaves out is not in the plan at all.
-pub(crate) fn plan(sources: &[PathBuf], filter: Filter) -> Result<Plan, SendError> {
+/// With a list, the one source has what is listed, and no more. What the filter leaves out is not
+/// in the plan at all.
+pub(crate) fn plan(sources: &[PathBuf], filter: Filter, list: Option<&FileList>) -> Result<Plan, SendError> {
     let mut plan = Plan { filter, ..Plan::default() };
+    if let Some(list) = list {
+        let [source] = sources else { return Err(SendError::FileList("is for one source")) };
+        return match inspect(source)? {
+            (path, Seen { kind: SeenKind::Folder, .. }) => plan.walk_listed(source, path.as_ref(), list),
+            _ => Err(SendError::FileList("is for a source that is a folder")),
+        }
+        .map(|()| plan);
+    }
     for source in sources {
         match inspect(source)? {
             (Some(path), seen) if plan.filter.leaves_out(&path, matches!(seen.kind, SeenKind::Folder)) => {}
@@ -181,61 +195,123 @@ impl Plan {
     /// that neither the length of its own path nor folders that turn into links matter.
     fn walk(&mut self, source: &Path, base: Option<&RelPath>) -> Result<(), SendError> {
         let failed = |error| SendError::Source { path: source.to_owned(), source: error };
-        let root = Arc::new(Dir::open_ambient_dir(source, ambient_authority()).map_err(failed)?);
-        if let Some(base) = base {
-            self.claim(base, source)?;
-            self.add_folder(base.clone(), Meta::of(&root.dir_metadata().map_err(failed)?));
-        }
+        let root = self.open(source, base)?;
+        self.has_root |= base.is_none();
         // The remaining paths, relative to the root, the next one last.
         let mut left = list(&root, Path::new("")).map_err(failed)?;
         while let Some((inside, seen)) = left.pop() {
-            let at = source.join(&inside);
-            let path = match below(base, &inside) {
-                Ok(path) => path,
-                Err(error @ PathError::Reserved) => {
-                    self.skip(at, error);
-                    continue;
-                }
-                // A folder is left out with its contents, whose paths are longer still.
-                Err(error) => {
-                    self.unreadable("send", &at, error);
-                    continue;
-                }
-            };
+            // A folder is left out with its contents, whose paths are longer still.
+            let Some(path) = self.path(source, base, &inside) else { continue };
             if let Ok(seen) = &seen
                 && self.filter.leaves_out(&path, matches!(seen.kind, SeenKind::Folder))
             {
                 continue;
             }
-            let Seen { kind, meta } = match seen {
+            let at = source.join(&inside);
+            let seen = match seen {
                 Ok(seen) => seen,
                 Err(error) => {
                     self.unreadable("inspect", &at, error);
                     continue;
                 }
             };
-            if path.parent().is_none() && !matches!(kind, SeenKind::Special) {
-                self.claim(&path, &at)?;
-            }
-            match kind {
-                SeenKind::File { size } => self.add_file(path, size, meta, Place::Below(root.clone(), inside)),
-                SeenKind::Link(target) => match target.map(|target| target.into_os_string().into_vec().try_into()) {
-                    Ok(Ok(target)) => {
-                        let source = Place::Below(root.clone(), inside);
-                        self.entries.push(Entry { path, kind: EntryKind::Link { source, target, meta } });
-                    }
-                    Ok(Err(error)) => self.unreadable("send", &at, error),
-                    Err(error) => self.unreadable("read the link", &at, error),
-                },
-                SeenKind::Special => self.skip(at, "a special file"),
-                SeenKind::Folder => {
-                    self.add_folder(path, meta);
-                    match list(&root, &inside) {
-                        Ok(listed) => left.extend(listed),
-                        Err(error) => self.unreadable("list", &at, error),
-                    }
+            let is_folder = matches!(seen.kind, SeenKind::Folder);
+            self.add(path, &at, seen, Place::Below(root.clone(), inside.clone()))?;
+            if is_folder {
+                match list(&root, &inside) {
+                    Ok(listed) => left.extend(listed),
+                    Err(error) => self.unreadable("list", &at, error),
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Adds a folder with the listed entries below it, and the folders above these.
+    fn walk_listed(&mut self, source: &Path, base: Option<&RelPath>, list: &FileList) -> Result<(), SendError> {
+        if base.is_some_and(|base| self.filter.leaves_out(base, true)) {
+            return Ok(());
+        }
+        let root = self.open(source, base)?;
+        // The last folder that is none, or is left out, with all that is below it. Paths are in order.
+        let mut closed: Option<(PathBuf, bool)> = None;
+        for (inside, is_listed) in list.paths() {
+            let at = source.join(inside);
+            if let Some((above, is_left_out)) = closed.as_ref().filter(|(above, _)| inside.starts_with(above)) {
+                if is_listed && !is_left_out {
+                    let above = source.join(above);
+                    self.unreadable("send", &at, format_args!("{} is no folder", short(&above)));
+                }
+                continue;
+            }
+            let Some(path) = self.path(source, base, inside) else {
+                closed = Some((inside.to_owned(), true));
+                continue;
+            };
+            // No folder above it is a link, or this is not reached.
+            let seen = match root.symlink_metadata(inside) {
+                Ok(there) => Seen::of(&there, || root.read_link_contents(inside)),
+                Err(error) => {
+                    if is_listed {
+                        self.unreadable("inspect", &at, error);
+                    }
+                    closed = Some((inside.to_owned(), false));
+                    continue;
+                }
+            };
+            let is_folder = matches!(seen.kind, SeenKind::Folder);
+            let is_left_out = self.filter.leaves_out(&path, is_folder);
+            if !is_folder || is_left_out {
+                closed = Some((inside.to_owned(), is_left_out));
+            }
+            if !is_left_out && (is_folder || is_listed) {
+                self.add(path, &at, seen, Place::Below(root.clone(), inside.to_owned()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a source that is a folder, and adds it, if it has a name of its own.
+    fn open(&mut self, source: &Path, base: Option<&RelPath>) -> Result<Arc<Dir>, SendError> {
+        let failed = |error| SendError::Source { path: source.to_owned(), source: error };
+        let root = Arc::new(Dir::open_ambient_dir(source, ambient_authority()).map_err(failed)?);
+        if let Some(base) = base {
+            self.claim(base, source)?;
+            self.add_folder(base.clone(), Meta::of(&root.dir_metadata().map_err(failed)?));
+        }
+        Ok(root)
+    }
+
+    /// The path under which an entry of a source arrives; one without is skipped or fails.
+    fn path(&mut self, source: &Path, base: Option<&RelPath>, inside: &Path) -> Option<RelPath> {
+        let path = below(base, inside);
+        match &path {
+            Ok(_) => {}
+            Err(error @ PathError::Reserved) => self.skip(source.join(inside), error),
+            Err(error) => self.unreadable("send", &source.join(inside), error),
+        }
+        path.ok()
+    }
+
+    /// Adds one entry of a source.
+    fn add(&mut self, path: RelPath, at: &Path, Seen { kind, meta }: Seen, place: Place) -> Result<(), SendError> {
+        if path.parent().is_none() && !matches!(kind, SeenKind::Special) {
+            self.claim(&path, at)?;
+        }
+        match kind {
+            SeenKind::File { size } => self.add_file(path, size, meta, place),
+            SeenKind::Link(target) => match target.map(|target| target.into_os_string().into_vec().try_into()) {
+                Ok(Ok(target)) => {
+                    self.entries.push(Entry { path, kind: EntryKind::Link { source: place, target, meta } });
+                }
+                Ok(Err(error)) => self.unreadable("send", at, error),
+                Err(error) => self.unreadable("read the link", at, error),
+            },
+            SeenKind::Special => {
+                self.special.insert(path);
+                self.skip(at.to_owned(), "a special file");
+            }
+            SeenKind::Folder => self.add_folder(path, meta),
         }
         Ok(())
     }
@@ -356,7 +432,7 @@ mod tests {
     use super::*;
 
     fn planned(sources: &[PathBuf]) -> Result<Plan, SendError> {
-        plan(sources, Filter::new())
+        plan(sources, Filter::new(), None)
     }
 
     fn names(plan: &Plan) -> Vec<String> {
@@ -419,6 +495,35 @@ mod tests {
         assert!(matches!(planned(&[dir.join("none")]), Err(SendError::Source { .. })));
     }
 
+    #[test]
+    fn listed_entries_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("dir");
+        fs::create_dir_all(dir.join("a/b")).unwrap();
+        fs::create_dir_all(root.path().join("outside")).unwrap();
+        for file in ["dir/a/b/f", "dir/a/b/g", "dir/a-x", "dir/file", "outside/f"] {
+            fs::write(root.path().join(file), "x").unwrap();
+        }
+        std::os::unix::fs::symlink("a", dir.join("link")).unwrap();
+        std::os::unix::fs::symlink("../outside", dir.join("out")).unwrap();
+        let text = b"a/b/f\na-x\nlink\nout/f\nlink/b/g\nfile/x\nnone\nno/way\n";
+        let list = FileList::parse(text, b'\n').unwrap();
+        let planned = |source: PathBuf, list: &FileList| plan(&[source], Filter::new(), Some(list));
+        let some = planned(dir.join("."), &list).unwrap();
+        assert_eq!(names(&some), ["a", "a/b", "a/b/f", "a-x", "link"]);
+        let told: Vec<_> = some.unreadable.iter().map(Reason::as_str).collect();
+        assert_eq!(told.len(), 5, "{told:?}");
+        let faults = ["file is no folder", "link is no folder", "no is no folder", "none: No such", "out is no folder"];
+        for (told, fault) in told.iter().zip(faults) {
+            assert!(told.contains(fault), "{told}");
+        }
+        let named = planned(dir.clone(), &FileList::parse(b"a\0", 0).unwrap()).unwrap();
+        assert_eq!(names(&named), ["dir", "dir/a"]);
+        for sources in [&[][..], &[dir.join("file")], &[dir.clone(), root.path().join("outside")]] {
+            assert!(matches!(plan(sources, Filter::new(), Some(&list)), Err(SendError::FileList(_))));
+        }
+    }
+
     #[cfg(feature = "patterns")]
     #[test]
     fn left_out_folders_are_not_listed() {
@@ -431,10 +536,10 @@ mod tests {
         // A folder that nobody could list is no failure if it is left out.
         fs::set_permissions(dir.join("lost"), std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
         let filter = Filter::new().exclude("/dir/lost").unwrap().exclude("cache/").unwrap();
-        let planned = plan(std::slice::from_ref(&dir), filter).unwrap();
+        let planned = plan(std::slice::from_ref(&dir), filter, None).unwrap();
         assert_eq!(names(&planned), ["dir", "dir/keep"]);
         assert_eq!((planned.totals.files, planned.skipped.len(), planned.unreadable.len()), (0, 0, 0));
-        let all = plan(&[dir.join("cache/f"), dir], Filter::new().exclude("*").unwrap()).unwrap();
+        let all = plan(&[dir.join("cache/f"), dir], Filter::new().exclude("*").unwrap(), None).unwrap();
         assert_eq!(names(&all), [""; 0]);
     }
 }

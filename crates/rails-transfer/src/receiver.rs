@@ -6,7 +6,7 @@ mod threads;
 use crate::{
     calls::{Calls, Guarantees},
     error::{ReceiveError, WireError},
-    frame::{Frame, Role},
+    frame::{Frame, Role, Terms},
     message::{FromReceiver, FromSender},
     observe::Observer,
     proto::{MAX_ANSWERS, MAX_STREAMS},
@@ -76,13 +76,14 @@ where
 #[derive(Debug, Clone, Copy)]
 pub struct ReceiveOptions {
     is_strict: bool,
+    allows_delete: bool,
     streams: usize,
     calls: Calls,
 }
 
 impl Default for ReceiveOptions {
     fn default() -> Self {
-        Self { is_strict: false, streams: 4, calls: Calls::KERNEL }
+        Self { is_strict: false, allows_delete: false, streams: 4, calls: Calls::KERNEL }
     }
 }
 
@@ -98,6 +99,18 @@ impl ReceiveOptions {
     #[must_use]
     pub fn strict(mut self, strict: bool) -> Self {
         self.is_strict = strict;
+        self
+    }
+
+    /// Whether a sender may [ask](crate::SendOptions::delete) that entries are removed that it does
+    /// not have, in the folders that it sends. Default: no, and such a batch is refused: a receiver
+    /// that accepts files has not agreed to lose others.
+    ///
+    /// A hostile sender may then remove all that is below the receiving folder, and learn all names
+    /// there, and nothing outside of it.
+    #[must_use]
+    pub fn allow_delete(mut self, allow: bool) -> Self {
+        self.allows_delete = allow;
         self
     }
 
@@ -156,13 +169,16 @@ impl ReceiveOptions {
         // The sender hears of as many streams as there are threads for.
         let main = Main::start(work, used);
         let mut carriers = Carriers::start(if main.is_ok() { self.streams } else { 0 }, &*observer);
-        let opened = greet(&mut reader, &mut writer, Role::Receiver, carriers.len()).await?;
+        let (opened, terms) = greet(&mut reader, &mut writer, Role::Receiver, carriers.len(), Terms::default()).await?;
         carriers.limit(opened);
 
         let guarantees = Guarantees::new(self.calls, self.is_strict, Arc::clone(&observer));
         let folder =
-            Folder { path: into.to_owned(), guarantees, observer, answers: answers_in, streams: carriers.len() };
-        let begin = async || main?.begin(folder).await;
+            Folder { path: into.to_owned(), guarantees, observer, answers: answers_in, streams: carriers.len(), terms };
+        let begin = async || match terms.deletes && !self.allows_delete {
+            true => Err(ReceiveError::Delete),
+            false => main?.begin(folder).await,
+        };
         let (batch, mut worker) = match begin().await {
             Ok(begun) => begun,
             Err(error) => {

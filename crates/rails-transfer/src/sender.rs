@@ -6,7 +6,8 @@ mod readers;
 use crate::{
     error::{SendError, Violation, WireError},
     filter::Filter,
-    frame::{Block, Frame, Role},
+    frame::{Block, Frame, Role, Terms},
+    list::FileList,
     message::{Compare, FromReceiver, FromSender},
     observe::Observer,
     plan::plan,
@@ -68,12 +69,15 @@ pub struct SendOptions {
     streams: usize,
     compare: Compare,
     filter: Filter,
+    list: Option<FileList>,
     removes_sources: bool,
+    terms: Terms,
 }
 
 impl Default for SendOptions {
     fn default() -> Self {
-        Self { streams: 4, compare: Compare::default(), filter: Filter::new(), removes_sources: false }
+        let (compare, filter, terms) = (Compare::default(), Filter::new(), Terms::default());
+        Self { streams: 4, compare, filter, list: None, removes_sources: false, terms }
     }
 }
 
@@ -109,6 +113,16 @@ impl SendOptions {
         self
     }
 
+    /// The entries of the one source, a folder, that are sent. Default: all of them.
+    ///
+    /// One that is missing, or below no folder, is a failure. A list excludes
+    /// [`delete`](Self::delete), as the sender looks at no whole folder then.
+    #[must_use]
+    pub fn files(mut self, list: FileList) -> Self {
+        self.list = Some(list);
+        self
+    }
+
     /// Whether the files and links that the receiver has are removed here when the batch is
     /// complete; folders stay. Default: no.
     ///
@@ -118,6 +132,30 @@ impl SendOptions {
     #[must_use]
     pub fn remove_sources(mut self, remove: bool) -> Self {
         self.removes_sources = remove;
+        self
+    }
+
+    /// Whether the batch is a trial: both ends compare, and nothing changes at either. Default: no.
+    ///
+    /// [`SendSummary::files`] has the files that would be sent ([`How::WouldSend`](crate::How)),
+    /// and the observer hears of all changes ([`Outcome::Would`](crate::Outcome)). The modes and
+    /// times of folders are not compared.
+    #[must_use]
+    pub fn dry_run(mut self, dry: bool) -> Self {
+        self.terms.is_dry_run = dry;
+        self
+    }
+
+    /// Whether the receiver removes, in the folders that are sent, what this end does not have.
+    /// Default: no. The receiver must [allow](crate::ReceiveOptions::allow_delete) it, for a dry
+    /// run too, which tells this end the names that are there.
+    ///
+    /// That comes when all else has arrived, and only if nothing failed
+    /// ([`SendSummary::is_removal_off`]): what could not be read here might have to stay. What the
+    /// filter leaves out stays there too, with the folders that hold it.
+    #[must_use]
+    pub fn delete(mut self, delete: bool) -> Self {
+        self.terms.deletes = delete;
         self
     }
 
@@ -157,8 +195,11 @@ impl SendOptions {
         S: AsyncRead + AsyncWrite + Unpin + Send,
         O: OpenStreams,
     {
-        let (sources, filter) = (sources.to_vec(), self.filter);
-        let plan = thread::run(move || plan(&sources, filter))?.await??;
+        if self.terms.deletes && self.list.is_some() {
+            return Err(SendError::FileList("leaves no whole folder to delete in"));
+        }
+        let (sources, filter, list) = (sources.to_vec(), self.filter, self.list);
+        let plan = thread::run(move || plan(&sources, filter, list.as_ref()))?.await??;
         let files = usize::try_from(plan.totals.files).unwrap_or(usize::MAX);
         let (jobs_in, jobs) = Jobs::new();
         // The threads end when `jobs_in` or `stop` is dropped, at the latest after one more read.
@@ -172,9 +213,10 @@ impl SendOptions {
         let mut reader = FrameReader::new(read_half, no_blocks);
         let mut writer = FrameWriter::new(write_half);
         let ours = self.streams.min(readers.len());
-        let streams = ours.min(greet(&mut reader, &mut writer, Role::Sender, ours).await?);
+        let (theirs, _) = greet(&mut reader, &mut writer, Role::Sender, ours, self.terms).await?;
+        let streams = ours.min(theirs);
 
-        let batch = Arc::new(Batch::new(plan, self.compare, Arc::clone(&observer)));
+        let batch = Arc::new(Batch::new(plan, self.compare, self.terms, Arc::clone(&observer)));
         let stop = Stop::new();
         let (answers_in, answers) = mpsc::channel(MAX_ANSWERS);
         let (events_in, events) = mpsc::channel(READ_AHEAD);
@@ -191,7 +233,7 @@ impl SendOptions {
                 Err(error) = &mut hearing => return Err(error),
                 done = control.run() => {
                     done?;
-                    if self.removes_sources {
+                    if self.removes_sources && !self.terms.is_dry_run {
                         let batch = Arc::clone(&batch);
                         thread::run(move || batch.remove_sources())?.await?;
                     }
@@ -273,7 +315,11 @@ impl<W: AsyncWrite + Unpin> Control<'_, W> {
                 Some(opening) => self.writer.message(&opening).await?,
                 None if is_idle => break,
                 None => match self.next_step().await? {
-                    Step::Answer(answer) => self.on_answer(answer)?,
+                    Step::Answer(answer) => {
+                        if let Some(choice) = self.on_answer(answer)? {
+                            self.writer.message(&choice).await?;
+                        }
+                    }
                     Step::Read(read) => self.on_read(read).await?,
                 },
             }
@@ -311,14 +357,18 @@ impl<W: AsyncWrite + Unpin> Control<'_, W> {
         }
     }
 
-    fn on_answer(&mut self, answer: FromReceiver) -> Result<(), WireError> {
+    /// Takes an answer; gives the message that replies to it, if one does.
+    fn on_answer(&mut self, answer: FromReceiver) -> Result<Option<FromSender>, WireError> {
         match answer {
             FromReceiver::Held { id, held } => {
                 // A reader that has ended is noticed by its result.
                 let _ = self.jobs.send(Arc::new(self.batch.on_held(id, held)?));
-                Ok(())
+                Ok(None)
             }
-            FromReceiver::Settled { id, outcome } => Ok(self.batch.on_settled(id, outcome)?),
+            FromReceiver::Settled { id, outcome } => Ok(self.batch.on_settled(id, outcome).map(|()| None)?),
+            FromReceiver::Found { id, folder, entries } => {
+                Ok(Some(self.batch.on_found(id, folder.as_ref(), &entries)?))
+            }
             FromReceiver::Bye => Err(Violation::Unexpected("the last word, with entries open,").into()),
             FromReceiver::Refuse { .. } => Err(Violation::Unexpected("a refusal").into()),
             FromReceiver::Lacking { .. } => {

@@ -39,6 +39,8 @@ pub(crate) struct Job {
     /// The offered size.
     pub(crate) size: u64,
     pub(crate) held: Held,
+    /// Whether the file is compared alone, and not sent.
+    pub(crate) is_dry_run: bool,
     /// Set when the receiver has given up on the file.
     pub(crate) stop: Arc<AtomicBool>,
 }
@@ -60,8 +62,8 @@ impl Jobs {
     }
 }
 
-/// What a reader finds: `Keep`; or `Start`, and behind the blocks and holes `Finish`. In place of
-/// `Keep` and of `Finish`, at any time, `Changed` or `Failed`.
+/// What a reader finds: `Keep` or `Would`; or `Start`, and behind the blocks and holes `Finish`. In
+/// place of `Keep`, `Would` and `Finish`, at any time, `Changed` or `Failed`.
 #[derive(Debug)]
 pub(crate) enum Event {
     Start {
@@ -78,6 +80,10 @@ pub(crate) enum Event {
     Keep {
         digest: Digest,
         meta: Meta,
+    },
+    /// In a dry run, in place of `Start` and all behind it.
+    Would {
+        offset: u64,
     },
     /// The file changed since it was listed: the bytes may be of several versions.
     Changed {
@@ -158,7 +164,13 @@ impl<O: Output> Reading<'_, O> {
             whole = Some(Digest::from(hasher.finalize()));
         }
         let prefix_digest = prefix.as_ref().map(|(_, hasher)| hasher.finalize().into());
-        let digest = match (choose(&job.held, job.size, prefix_digest, whole), whole, prefix) {
+        let choice = choose(&job.held, job.size, prefix_digest, whole);
+        if job.is_dry_run
+            && let Choice::From(offset) = choice
+        {
+            return self.emit(Event::Would { offset });
+        }
+        let digest = match (choice, whole, prefix) {
             (Choice::Keep, Some(digest), _) => {
                 unchanged(job, &file, &stamp)?;
                 return self.emit(Event::Keep { digest, meta });
@@ -385,7 +397,7 @@ mod tests {
 
     fn job(path: &std::path::Path) -> Job {
         let (source, path) = (Place::Named(path.to_owned()), RelPath::parse("f").unwrap());
-        Job { id: 0, path, source, size: 3, held: Held::default(), stop: Arc::default() }
+        Job { id: 0, path, source, size: 3, held: Held::default(), is_dry_run: false, stop: Arc::default() }
     }
 
     #[test]

@@ -4,6 +4,9 @@
 //! the kernel (`openat2(2)` with `RESOLVE_BENEATH`) refuses every path that leads out, by `..` or
 //! by a link. A failure is a [`Reason`], because it concerns one entry and both peers report it.
 
+mod prune;
+mod trial;
+
 use crate::{
     calls::{Access, BUSY, Guarantees, because, refuses},
     message::{Compare, Digest, Held, Offer, Prefix},
@@ -18,6 +21,7 @@ use cap_std::{
     fs::{Dir, DirBuilder, DirBuilderExt, Metadata, MetadataExt as _, OpenOptions, OpenOptionsExt},
 };
 use nix::unistd::{Gid, getegid, geteuid, getgroups};
+pub(crate) use prune::{Next, Search};
 use std::{
     ffi::{OsStr, OsString},
     fs::{self, File, Permissions},
@@ -30,6 +34,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
+pub(crate) use trial::{Trial, Tried, updated};
 
 /// The receiving folder.
 pub(crate) struct Store {
@@ -193,6 +198,11 @@ impl Store {
         let whole = if there.is_some() { file.look_at_whole(offer.size, is_awaited)? } else { None };
         let part = file.look_at_part(offer.size, is_awaited, &self.guarantees)?;
         Ok(Found::Other(Box::new(file), Held { whole, part }))
+    }
+
+    /// Looks through a folder for entries that the sender may not have.
+    pub(crate) fn search(&self, path: Option<RelPath>) -> Result<Search, Reason> {
+        Search::begin(&self.root, path, false).map_err(because("look through the folder"))
     }
 
     /// Puts verified files on disk, and then gives them their final names.

@@ -19,6 +19,13 @@ pub struct SendSummary {
     pub failures: Vec<Failure>,
     /// The entries that were left out on purpose.
     pub skipped: Vec<Skipped>,
+    /// Number of the receiver's entries that the sender does not have, and that were removed, or
+    /// would be in a dry run.
+    pub removed: u64,
+    /// Whether nothing was removed at the receiver, as had been asked, because something failed.
+    pub is_removal_off: bool,
+    /// Number of folders and symbolic links that a dry run would make, or give another time.
+    pub would_make: u64,
     /// The guarantees that the receiver's file system refused, each once, if the receiver's release
     /// reports them.
     pub lacking: Vec<LackingGuarantee>,
@@ -46,6 +53,13 @@ pub struct ReceiveSummary {
     pub links: u64,
     /// File bytes that came over the stream and were written.
     pub bytes_received: u64,
+    /// Number of entries that the sender does not have, and that were removed, or would be in a dry
+    /// run.
+    pub removed: u64,
+    /// Whether the sender asked for a dry run, which has changed nothing.
+    pub is_dry_run: bool,
+    /// Number of files that a dry run would write.
+    pub would_store: u64,
     /// Number of failures, of the sender and of the receiver.
     pub failed: u64,
     /// The first 1000 failures: a peer decides how many there are, and must not fill this end's
@@ -84,7 +98,7 @@ impl ReceiveSummary {
     }
 }
 
-/// A file that arrived.
+/// A file that arrived, or of a dry run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentFile {
     /// The path below the receiving folder.
@@ -109,6 +123,13 @@ pub enum How {
     /// The file was there already, with the same size, and the same time or digest: see
     /// [`Compare`](crate::Compare).
     AlreadyThere,
+    /// In a dry run: the file's bytes would be sent from this offset on.
+    WouldSend {
+        /// The offset of the first byte; 0 for a file that would be sent from the start.
+        resumed_at: u64,
+    },
+    /// In a dry run: the file is there already, and would get another mode or time.
+    WouldUpdate,
 }
 
 /// A failure of an entry.

@@ -4,8 +4,8 @@ use crate::{
     codec,
     error::WireError,
     frame::{
-        Block, Frame, GREETING_LEN, HEADER_LEN, KIND_BLOCK, KIND_MESSAGE, MAGIC, MAX_BLOCK, MAX_CONTROL, Role, VERSION,
-        header,
+        Block, Frame, GREETING_LEN, HEADER_LEN, KIND_BLOCK, KIND_MESSAGE, MAGIC, MAX_BLOCK, MAX_CONTROL, Role, Terms,
+        VERSION, header,
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -26,8 +26,8 @@ pub(crate) struct FrameWriter<W> {
     control: Vec<u8>,
 }
 
-/// Exchanges greetings: 8 bytes of magic, the version, the role, and the number of further streams
-/// that this end opens or takes. Gives the peer's number of them.
+/// Exchanges greetings: 8 bytes of magic, the version, the role, the number of further streams that
+/// this end opens or takes, and the terms. Gives the peer's number of streams, and its terms.
 ///
 /// Both directions at once, because a stream may hold fewer bytes than one greeting.
 pub(crate) async fn greet<R, W>(
@@ -35,7 +35,8 @@ pub(crate) async fn greet<R, W>(
     writer: &mut FrameWriter<W>,
     role: Role,
     streams: usize,
-) -> Result<usize, WireError>
+    terms: Terms,
+) -> Result<(usize, Terms), WireError>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
@@ -44,7 +45,7 @@ where
         let [low, high] = VERSION.to_le_bytes();
         let streams = u8::try_from(streams).expect("an end has at most 64 further streams");
         writer.inner.write_all(MAGIC).await.map_err(writing)?;
-        writer.inner.write_all(&[low, high, role as u8, streams]).await.map_err(writing)?;
+        writer.inner.write_all(&[low, high, role as u8, streams, terms.byte()]).await.map_err(writing)?;
         writer.flush().await
     };
     let hear = async {
@@ -52,7 +53,11 @@ where
         reader.inner.read_exact(&mut greeting).await.map_err(reading)?;
         // What follows depends on the version.
         check_greeting(&greeting, role)?;
-        reader.inner.read_u8().await.map(usize::from).map_err(reading)
+        let streams = reader.inner.read_u8().await.map(usize::from).map_err(reading)?;
+        let byte = reader.inner.read_u8().await.map_err(reading)?;
+        // A receiver has no terms.
+        let terms = Terms::of(byte).filter(|_| role == Role::Receiver || byte == 0);
+        terms.map(|terms| (streams, terms)).ok_or(WireError::Terms { byte })
     };
     // Both exchanges finish, so that a peer of another version receives this end's version before
     // the error.
@@ -212,12 +217,12 @@ mod tests {
     #[test]
     fn greetings_name_what_is_wrong() {
         let check = |bytes: &[u8; GREETING_LEN]| check_greeting(bytes, Role::Sender);
-        assert!(check(b"RAILS-FT\x04\x00R").is_ok());
-        assert!(matches!(check(b"RAILS-FT\x04\x00S"), Err(WireError::SameRole)));
+        assert!(check(b"RAILS-FT\x05\x00R").is_ok());
+        assert!(matches!(check(b"RAILS-FT\x05\x00S"), Err(WireError::SameRole)));
         let older = check(b"RAILS-FT\x01\x00R").unwrap_err().to_string();
-        assert!(older.contains("version 1 of") && older.ends_with("this end version 4"), "{older}");
-        assert!(matches!(check(b"RAILS-FT\x04\x01R"), Err(WireError::Version { theirs: 0x104 })));
-        assert!(matches!(check(b"RAILS-FT\x04\x00x"), Err(WireError::Foreign)));
+        assert!(older.contains("version 1 of") && older.ends_with("this end version 5"), "{older}");
+        assert!(matches!(check(b"RAILS-FT\x05\x01R"), Err(WireError::Version { theirs: 0x105 })));
+        assert!(matches!(check(b"RAILS-FT\x05\x00x"), Err(WireError::Foreign)));
         assert!(matches!(check(b"GET / HTTP/"), Err(WireError::Foreign)));
     }
 

@@ -31,7 +31,7 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
     let (sender, receiver) = fuzzing::seeds();
     // Behind the greeting come frames: a kind, the length, the message.
     let mut messages = Vec::new();
-    for said in [sender, receiver] {
+    for said in [sender, receiver, fuzzing::deletion()] {
         let mut rest = &said[GREETING..];
         while let [_, length @ .., _] = rest.first_chunk::<6>().unwrap_or(&[0; 6])
             && let Some((message, behind)) = rest.get(5..).and_then(|rest| {
@@ -45,26 +45,29 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
     messages
 }
 
-/// A sender's messages, to a receiver that writes below a folder: no file appears outside that
-/// folder, and the files counted as stored are there.
+/// A sender's messages, to a receiver that writes below a folder, and lets the sender delete there:
+/// no file appears or goes outside that folder, and the files counted as stored are there.
 pub(crate) fn receive(data: &[u8]) {
     let outside = folder();
-    let into = outside.path().join("into");
-    if let Some(summary) = run(data, async |stream| rails_transfer::receive(stream, &into, Arc::new(())).await.ok()) {
-        let ReceiveSummary { stored, .. } = summary;
+    let (into, kept) = (outside.path().join("into"), outside.path().join("kept"));
+    fs::write(&kept, "x").expect("a file in memory can be written");
+    let options = ReceiveOptions::new().allow_delete(true);
+    if let Some(summary) = run(data, async |stream| options.receive(stream, &into, Arc::new(())).await.ok()) {
+        let ReceiveSummary { stored, removed, .. } = summary;
         let there = files_below(&into);
-        assert!(stored == 0 || there > 0, "{stored} files count as stored, none is there");
+        assert!(stored == 0 || removed > 0 || there > 0, "{stored} files count as stored, none is there");
     }
     let beside: Vec<_> = fs::read_dir(outside.path())
         .expect("this process made the folder")
         .flatten()
         .map(|entry| entry.path())
         .collect();
-    assert!(beside.iter().all(|path| *path == into), "{beside:?}");
+    assert!(beside.contains(&kept), "{beside:?}");
+    assert!(beside.iter().all(|path| *path == into || *path == kept), "{beside:?}");
 }
 
 pub(crate) fn to_receiver() -> Vec<Vec<u8>> {
-    vec![fuzzing::seeds().0]
+    vec![fuzzing::seeds().0, fuzzing::deletion()]
 }
 
 /// A sender's messages on several streams, to a receiver that writes below a folder: after the
@@ -162,7 +165,7 @@ pub(crate) fn to_sender() -> Vec<Vec<u8>> {
     vec![fuzzing::seeds().1]
 }
 
-pub(crate) const WORDS: &[&str] = &["RAILS-FT\x02", "..", "/", "d/f", ".rails-part", ".f.rails-part"];
+pub(crate) const WORDS: &[&str] = &["RAILS-FT\x05", "..", "/", "d/f", ".rails-part", ".f.rails-part"];
 
 /// The answering side of round trips, against a peer that asks for anything: it answers the bytes
 /// that arrive, and keeps no more than one message.
@@ -213,5 +216,5 @@ fn folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("there is room for a folder")
 }
 
-/// Magic, version, role, number of streams.
-const GREETING: usize = 12;
+/// Magic, version, role, number of streams, terms.
+const GREETING: usize = 13;

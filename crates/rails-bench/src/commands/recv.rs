@@ -36,7 +36,10 @@ Examples:
 
 Up to --parallel batches are taken at a time; further senders wait, and a batch whose sender stands still gives way to one \
 that waits. What is cut is left as .NAME.rails-part, and the next `send` of the same file goes on from there. \
-The bytes are encrypted, by TLS or with keys made of the secret, but with --no-encryption or --insecure.")]
+The bytes are encrypted, by TLS or with keys made of the secret, but with --no-encryption or --insecure.
+
+A receiver that accepts files has not agreed to lose any: without --allow-delete it refuses a batch with --delete, \
+a dry run too, which tells the sender the names that are here.")]
 pub(crate) struct Args {
     /// Listen on these addresses, a lane for each
     #[arg(long, required = true, value_delimiter = ',', value_name = "ADDR")]
@@ -62,6 +65,10 @@ pub(crate) struct Args {
     /// Print the result of each batch as a JSON object on a line of its own
     #[arg(long)]
     json: bool,
+    /// Let senders remove, in the folders that they send, what they do not have (`send --delete`).
+    /// A sender that means harm may then remove all that is below --into, and nothing else
+    #[arg(long)]
+    allow_delete: bool,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
@@ -102,7 +109,7 @@ async fn receive(args: &Args, end: &Endpoint, guest: Guest, stop: Stop, details:
         return Err(left.into());
     }
     let progress = Arc::new(Progress::new(args.quiet, details));
-    let options = ReceiveOptions::new().strict(args.strict);
+    let options = ReceiveOptions::new().strict(args.strict).allow_delete(args.allow_delete);
     let (peer, limit) = (session.peer_addr(), args.idle_timeout);
     let (end_turn, turn_ends) = oneshot::channel();
     let gives_way = async { turn_ends.await.unwrap_or_else(|_| unreachable!("the batch ends before its turn")) };

@@ -1,6 +1,7 @@
 //! `rails-bench send`
 
 mod filter;
+mod list;
 
 use crate::{
     batch::{self, Batch, Way},
@@ -18,8 +19,9 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use filter::FilterArgs;
+use list::ListArgs;
 use rails_multirail::RailRequest;
-use rails_transfer::{Compare, SendOptions, SendSummary};
+use rails_transfer::{Compare, FileList, SendOptions, SendSummary};
 use std::{
     path::PathBuf,
     sync::Arc,
@@ -53,6 +55,19 @@ number of folders.
 A file that the receiver has with the same size and time of modification is not read (--checksum reads it). Up to four files \
 are sent at a time. What arrives is verified end to end. The bytes are encrypted, by TLS or with keys made of the secret, \
 but with --no-encryption or --insecure.
+
+With --files-from one FILE, a folder, has only the entries of a list, with the folders above them; they arrive as they \
+would without the list. A listed folder comes without its contents. Entries that are missing are named, and make exit \
+code 1.
+
+With --delete the receiver's copies of the folders that are sent lose the entries that are not here (DIR/. stands for \
+the receiver's folder itself), links unfollowed. What --exclude leaves out stays there, with the folders around it, \
+and so do special files that are here. If anything failed, nothing is removed: it might be what could not be read. A \
+file in the place of a folder, or the other way round, fails its entry and is not removed either.
+
+With --dry-run nothing changes at either end: a line names each entry that would change (a folder's mode and time are \
+not compared), and the summary what would be sent. Parts are not locked, so that another transfer may change them \
+meanwhile.
 
 A transfer that has begun waits for a receiver that is started again or cannot be reached, and goes on (--retry); a first \
 call that fails, another secret or a refusal end it at once. One that has ended goes on where it was when it is started again.")]
@@ -88,9 +103,19 @@ pub(crate) struct Args {
     /// Print the result as one JSON object
     #[arg(long)]
     json: bool,
+    /// Remove, in the folders that are sent, what the receiver has there and this end has not, when
+    /// all else has arrived; `recv --allow-delete` allows it
+    #[arg(long, conflicts_with = "files_from")]
+    delete: bool,
+    /// Compare alone: say which files would be sent and which entries would change, and change
+    /// nothing at either end
+    #[arg(short = 'n', long)]
+    dry_run: bool,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
+    #[command(flatten)]
+    list: ListArgs,
     #[command(flatten)]
     filter: FilterArgs,
     #[command(flatten)]
@@ -110,11 +135,13 @@ async fn send(args: Args, details: bool) -> Result<Exit> {
     let options = args.stream.options(&args.to)?;
     // The transfer opens the files again; the check finds a typing error without a receiver.
     rails_transfer::check(&args.files).context("nothing was sent")?;
+    let list = args.list.read(&args.files)?;
     let remotes = Remotes::of("--to", &args.to).await?.limited("--to", args.striping.max_addresses());
     let end = Endpoint::calling(&remotes, args.from.as_ref(), &args.placement, options)?.striping(&args.striping)?;
     let progress = Arc::new(Progress::new(args.quiet, details));
     let tally = Arc::new(Tally::new(progress.clone()));
-    let sent = until_through(&args, &end, &remotes, &tally, &mut stop).await;
+    let sending = Sending { args: &args, options: args.options(list), end: &end, remotes: &remotes, tally: &tally };
+    let sent = sending.until_through(&mut stop).await;
     progress.clear();
     let interrupted = |signal: Signal| {
         let unfinished = progress.unfinished();
@@ -134,10 +161,12 @@ async fn send(args: Args, details: bool) -> Result<Exit> {
     };
     match &batch.summary {
         Ok(summary) => {
-            if args.json {
-                report::documents::sent(&batch, summary, tally.begun_again()).print_line()?;
-            } else {
-                report::sent(&batch, summary, tally.begun_again(), details)?;
+            match (args.json, args.dry_run) {
+                (true, _) => {
+                    report::documents::sent(&batch, summary, args.dry_run, tally.begun_again()).print_line()?
+                }
+                (false, true) => report::compared(summary)?,
+                (false, false) => report::sent(&batch, summary, tally.begun_again(), details)?,
             }
             let complete = summary.is_complete();
             let left_out = !summary.skipped.is_empty() && !args.allow_skipped;
@@ -151,54 +180,66 @@ async fn send(args: Args, details: bool) -> Result<Exit> {
     }
 }
 
-/// Sends the batch, and sends it again as long as `--retry` lets it when its receiver goes away.
-async fn until_through(
-    args: &Args,
-    end: &Endpoint,
-    remotes: &Remotes,
-    tally: &Arc<Tally>,
-    stop: &mut Stop,
-) -> Result<Batch<SendSummary>> {
-    let request = Request::Files { batch: Token::random().context("no random numbers")? };
-    let mut retry = Retry::new(args.retry);
-    loop {
-        let error = match once(args, end, remotes, &request, &mut retry, tally, stop).await {
-            Ok(mut batch) => {
-                tally.complete(&mut batch);
-                return Ok(batch);
-            }
-            Err(error) => error,
-        };
-        let pause = retry.failed(Instant::now(), error, tally.take_progress())?;
-        stop.or(async {
-            sleep(pause).await;
-            Ok(())
-        })
-        .await?;
+impl Args {
+    fn options(&self, list: Option<FileList>) -> SendOptions {
+        let compare = if self.checksum { Compare::Digests } else { Compare::Times };
+        let options = SendOptions::new()
+            .compare(compare)
+            .filter(self.filter.0.clone())
+            .remove_sources(self.remove_source_files)
+            .dry_run(self.dry_run)
+            .delete(self.delete);
+        match list {
+            Some(list) => options.files(list),
+            None => options,
+        }
     }
 }
 
-/// Tries once to send the batch.
-async fn once(
-    args: &Args,
-    end: &Endpoint,
-    remotes: &Remotes,
-    request: &Request,
-    retry: &mut Retry,
-    tally: &Arc<Tally>,
-    stop: &mut Stop,
-) -> Result<Batch<SendSummary>> {
-    let (call, paired) = end.call(remotes, request, stop).await?;
-    if args.explain {
-        print::note(format_args!("{paired}"));
+/// A batch, as it is tried.
+struct Sending<'a> {
+    args: &'a Args,
+    options: SendOptions,
+    end: &'a Endpoint,
+    remotes: &'a Remotes,
+    tally: &'a Arc<Tally>,
+}
+
+impl Sending<'_> {
+    /// Sends the batch, and sends it again as long as `--retry` lets it when its receiver goes
+    /// away.
+    async fn until_through(&self, stop: &mut Stop) -> Result<Batch<SendSummary>> {
+        let request = Request::Files { batch: Token::random().context("no random numbers")? };
+        let mut retry = Retry::new(self.args.retry);
+        loop {
+            let error = match self.once(&request, &mut retry, stop).await {
+                Ok(mut batch) => {
+                    self.tally.complete(&mut batch);
+                    return Ok(batch);
+                }
+                Err(error) => error,
+            };
+            let pause = retry.failed(Instant::now(), error, self.tally.take_progress())?;
+            stop.or(async {
+                sleep(pause).await;
+                Ok(())
+            })
+            .await?;
+        }
     }
-    retry.begun();
-    tally.begin();
-    let way = Way { session: call.session, control: call.control.into_stream() };
-    let compare = if args.checksum { Compare::Digests } else { Compare::Times };
-    let options =
-        SendOptions::new().compare(compare).filter(args.filter.0.clone()).remove_sources(args.remove_source_files);
-    let mut batch = batch::send(end, way, args.files.clone(), options, tally.clone(), stop.clone()).await?;
-    batch.side = batch.side.explained(|rail| paired.why_unused(rail));
-    Ok(batch)
+
+    /// Tries once to send the batch.
+    async fn once(&self, request: &Request, retry: &mut Retry, stop: &mut Stop) -> Result<Batch<SendSummary>> {
+        let (call, paired) = self.end.call(self.remotes, request, stop).await?;
+        if self.args.explain {
+            print::note(format_args!("{paired}"));
+        }
+        retry.begun();
+        self.tally.begin();
+        let way = Way { session: call.session, control: call.control.into_stream() };
+        let (sources, options) = (self.args.files.clone(), self.options.clone());
+        let mut batch = batch::send(self.end, way, sources, options, self.tally.clone(), stop.clone()).await?;
+        batch.side = batch.side.explained(|rail| paired.why_unused(rail));
+        Ok(batch)
+    }
 }

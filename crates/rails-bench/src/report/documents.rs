@@ -24,6 +24,14 @@ pub(crate) struct Sent<'a> {
     folders: u64,
     /// The number of symbolic links that exist at the receiver.
     links: u64,
+    /// Whether nothing was changed at either end, and `how` and the counts tell what would be.
+    dry_run: bool,
+    /// The number of folders and links that a dry run would make or give another time.
+    would_make: u64,
+    /// The number of the receiver's entries that were removed (`--delete`).
+    removed: u64,
+    /// Whether nothing was removed, as had been asked, because an entry failed.
+    is_removal_off: bool,
     failures: Vec<Entry<'a>>,
     /// The entries that were left out on purpose.
     left_out: Vec<Entry<'a>>,
@@ -49,6 +57,12 @@ pub(crate) struct Received<'a> {
     folders: u64,
     /// The number of symbolic links that exist at the receiver.
     links: u64,
+    /// Whether nothing was changed, and `would_store` tells how many files the sender would send.
+    dry_run: bool,
+    /// The number of files that would be stored.
+    would_store: u64,
+    /// The number of entries that were removed (`send --delete`).
+    removed: u64,
     /// The number of failures, of the sender and of the receiver.
     failed: u64,
     /// The first 1000 failures.
@@ -89,6 +103,10 @@ enum Arrival {
     Sent { resumed_at: u64 },
     /// The receiver had the file.
     Unchanged,
+    /// Bytes would be sent, from this offset on.
+    WouldSend { resumed_at: u64 },
+    /// The receiver's file would get another mode or time.
+    WouldUpdate,
 }
 
 /// An entry that did not arrive.
@@ -111,6 +129,7 @@ struct Name<'a> {
 pub(crate) fn sent<'a>(
     batch: &'a Batch<SendSummary>,
     summary: &'a SendSummary,
+    dry_run: bool,
     begun_again: u32,
 ) -> Document<Sent<'a>> {
     Schema::SEND.with(Sent {
@@ -120,6 +139,10 @@ pub(crate) fn sent<'a>(
         files: summary.files.iter().map(File::from).collect(),
         folders: summary.folders,
         links: summary.links,
+        dry_run,
+        would_make: summary.would_make,
+        removed: summary.removed,
+        is_removal_off: summary.is_removal_off,
         failures: summary.failures.iter().map(Entry::from).collect(),
         left_out: summary.skipped.iter().map(Entry::from).collect(),
         lacking: lacking(&summary.lacking),
@@ -141,6 +164,9 @@ pub(crate) fn received<'a>(
         unchanged: summary.already_there,
         folders: summary.folders,
         links: summary.links,
+        dry_run: summary.is_dry_run,
+        would_store: summary.would_store,
+        removed: summary.removed,
         failed: summary.failed,
         failures: summary.failures.iter().map(Entry::from).collect(),
         lacking: lacking(&summary.lacking),
@@ -165,6 +191,8 @@ impl<'a> From<&'a SentFile> for File<'a> {
         let how = match file.how {
             How::Sent { resumed_at } => Arrival::Sent { resumed_at },
             How::AlreadyThere => Arrival::Unchanged,
+            How::WouldSend { resumed_at } => Arrival::WouldSend { resumed_at },
+            How::WouldUpdate => Arrival::WouldUpdate,
         };
         let blake3 = file.digest.as_ref().map(ToString::to_string);
         Self { path: file.path.as_path().into(), size_bytes: file.size, blake3, how }

@@ -16,7 +16,7 @@ use rails_bind::{
 };
 use rails_topo::DataSize;
 #[cfg(feature = "cli")]
-pub(crate) use results::{counted, given, measured, received, security, sent};
+pub(crate) use results::{compared, counted, given, measured, received, security, sent};
 use std::{fmt::Write, time::Duration};
 pub(crate) use table::{Column, table};
 

@@ -12,11 +12,13 @@ use crate::{
 };
 use anyhow::Result;
 use rails_multirail::Policy;
+use rails_topo::DataSize;
 use rails_transfer::{How, ReceiveSummary, SendSummary};
 use std::time::Duration;
 
 /// Prints the result of sending, for which the batch was begun again so many times.
 pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, begun_again: u32, details: bool) -> Result<()> {
+    say_off(summary);
     let unchanged = summary.files.iter().filter(|file| file.how == How::AlreadyThere).count();
     let mut counts = format!(
         "files: {} sent, {unchanged} unchanged, {} left out, {} failed",
@@ -24,6 +26,9 @@ pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, begun_agai
         summary.skipped.len(),
         summary.failures.len()
     );
+    if summary.removed > 0 {
+        counts += &removed(summary.removed);
+    }
     if begun_again > 0 {
         let times = if begun_again == 1 { "once" } else { &format!("{begun_again} times") };
         counts += &format!("\nbegun again: {times}; the table below tells of the last time alone");
@@ -35,10 +40,57 @@ pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, begun_agai
     print_batch("sent", summary.bytes_sent, batch, &counts, part, details)
 }
 
+/// Prints the result of a dry run.
+pub(crate) fn compared(summary: &SendSummary) -> Result<()> {
+    say_off(summary);
+    let (mut wanted, mut bytes, mut updated) = (0, 0, 0);
+    for file in &summary.files {
+        match file.how {
+            How::WouldSend { resumed_at } => (wanted, bytes) = (wanted + 1, bytes + (file.size - resumed_at)),
+            How::WouldUpdate => updated += 1,
+            _ => {}
+        }
+    }
+    print::result(format!(
+        "would send {wanted} files ({}), make {} folders and links, and remove {} entries\n\
+         files: {wanted} to send, {updated} to update, {} unchanged, {} left out, {} failed\n\
+         a dry run: nothing was changed\n",
+        DataSize::bytes(bytes),
+        summary.would_make,
+        summary.removed,
+        summary.files.len() - wanted - updated,
+        summary.skipped.len(),
+        summary.failures.len()
+    ))
+}
+
+/// Says that nothing was removed at the receiver, as had been asked, because entries failed.
+fn say_off(summary: &SendSummary) {
+    if summary.is_removal_off {
+        let failed = summary.failures.len();
+        print::note(format_args!("--delete: nothing is removed at the receiver, because {failed} entries failed"));
+    }
+}
+
+/// The removals of a batch, as a part of its counts.
+fn removed(entries: u64) -> String {
+    format!("\nremoved at the receiver: {entries} entries that the sender does not have")
+}
+
 /// Prints the result of receiving.
 pub(crate) fn received(batch: &Batch<ReceiveSummary>, summary: &ReceiveSummary, details: bool) -> Result<()> {
-    let counts =
+    if summary.is_dry_run {
+        let (wanted, unchanged) = (summary.would_store, summary.already_there);
+        return print::result(format!(
+            "files: {wanted} to store, {unchanged} unchanged, {} failed\na dry run: nothing was changed\n",
+            summary.failed
+        ));
+    }
+    let mut counts =
         format!("files: {} stored, {} unchanged, {} failed", summary.stored, summary.already_there, summary.failed);
+    if summary.removed > 0 {
+        counts += &removed(summary.removed);
+    }
     let part = Part { name: "receive", sends: false, side: &batch.side };
     print_batch("received", summary.bytes_received, batch, &counts, part, details)
 }

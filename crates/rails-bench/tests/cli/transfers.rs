@@ -340,6 +340,124 @@ fn patterns_leave_entries_out() {
 }
 
 #[test]
+fn a_dry_run_names_what_a_run_would_send() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, inbox) = (folder.path().join("tree"), folder.path().join("inbox"));
+    tree(&source);
+    let receiver = Receiver::start(&inbox, ["--insecure"]);
+    let send = ["send", "--insecure", text(&source), "--to", &receiver.addresses];
+    let tried = run(send.into_iter().chain(["--dry-run", "--remove-source-files"]));
+    assert_eq!(tried.status.code(), Some(0), "{}", stderr(&tried));
+    let told = stdout(&tried);
+    assert!(told.contains("would send 3 files (4.8 MiB), make 2 folders and links, and remove 0 entries"), "{told}");
+    assert!(told.contains("files: 3 to send, 0 to update, 0 unchanged, 0 left out, 0 failed"), "{told}");
+    for line in ["would make    tree", "would make    tree/below", "would send    tree/large (4.8 MiB)"] {
+        assert!(stderr(&tried).lines().any(|said| said == line), "{line}: {}", stderr(&tried));
+    }
+    assert_eq!(fs::read_dir(&inbox).unwrap().count(), 0, "nothing is made");
+    assert!(source.join("empty").exists(), "nothing is removed");
+
+    assert!(run(send).status.success());
+    fs::write(source.join("below/small"), "other bytes").unwrap();
+    for more in [&["-n"][..], &["-n", "--checksum"]] {
+        let tried = run(send.iter().chain(more).copied());
+        assert!(stdout(&tried).contains("would send 1 files (11 B)"), "{}", stdout(&tried));
+        assert!(stdout(&tried).contains("0 to update, 2 unchanged"), "{}", stdout(&tried));
+    }
+    assert_eq!(fs::read(inbox.join("tree/below/small")).unwrap(), b"a few bytes");
+    interrupt(receiver.id());
+    let (_, out, _) = receiver.finish();
+    assert!(out.contains("files: 3 to store, 0 unchanged, 0 failed\na dry run: nothing was changed"), "{out}");
+}
+
+#[test]
+fn entries_that_the_sender_has_not_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, inbox) = (folder.path().join("tree"), folder.path().join("inbox"));
+    tree(&source);
+    let plant = || {
+        fs::create_dir_all(inbox.join("tree/old/cache")).unwrap();
+        for name in ["tree/old/file", "tree/old/cache/kept", "tree/gone", "beside"] {
+            fs::write(inbox.join(name), "x").unwrap();
+        }
+    };
+    plant();
+    let send = |to: &str, more: &[&str]| {
+        let send = ["send", "--insecure", text(&source), "--to", to, "--delete", "--exclude", "cache"];
+        run(send.iter().chain(more).copied())
+    };
+    let refusing = Receiver::start(&inbox, ["--insecure", "--once"]);
+    let refused = send(&refusing.addresses, &["--dry-run"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("`recv --allow-delete` allows it"), "{}", stderr(&refused));
+    assert_eq!(refusing.finish().0, 1);
+
+    let receiver = Receiver::start(&inbox, ["--insecure", "--allow-delete"]);
+    let tried = send(&receiver.addresses, &["--dry-run"]);
+    assert!(stdout(&tried).contains("and remove 2 entries"), "{}", stdout(&tried));
+    for line in ["would remove  tree/old/file", "would remove  tree/gone"] {
+        assert!(stderr(&tried).lines().any(|said| said == line), "{}", stderr(&tried));
+    }
+    assert!(inbox.join("tree/gone").exists());
+
+    // Of a file that fails the copy may be any of those that are there.
+    fs::create_dir(inbox.join("tree/large")).unwrap();
+    let failed = send(&receiver.addresses, &[]);
+    assert_eq!(failed.status.code(), Some(1));
+    let said = "--delete: nothing is removed at the receiver, because 1 entries failed";
+    assert!(stderr(&failed).contains(said) && inbox.join("tree/gone").exists(), "{}", stderr(&failed));
+    fs::remove_dir(inbox.join("tree/large")).unwrap();
+
+    let sent = send(&receiver.addresses, &[]);
+    assert_eq!(sent.status.code(), Some(0), "{}", stderr(&sent));
+    assert!(stdout(&sent).contains("removed at the receiver: 2 entries"), "{}", stdout(&sent));
+    assert_same(&source, &inbox.join("tree"));
+    assert!(!inbox.join("tree/gone").exists() && !inbox.join("tree/old/file").exists());
+    assert!(inbox.join("tree/old/cache/kept").exists() && inbox.join("beside").exists());
+    receiver.kill();
+}
+
+#[test]
+fn listed_entries_are_sent_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, inbox) = (folder.path().join("tree"), folder.path().join("inbox"));
+    tree(&source);
+    let list = folder.path().join("list");
+    let receiver = Receiver::start(&inbox, ["--insecure"]);
+    let send = |more: &[&str], stdin: &str| {
+        let send = ["send", "--insecure", "--to", &receiver.addresses, text(&source)];
+        let mut command = rails_bench(send.iter().chain(more).copied());
+        fs::write(folder.path().join("stdin"), stdin).unwrap();
+        command.stdin(fs::File::open(folder.path().join("stdin")).unwrap()).output().unwrap()
+    };
+    let files = || {
+        let there = ["large", "empty", "below/small"].into_iter();
+        there.filter(|name| inbox.join("tree").join(name).exists()).collect::<Vec<_>>()
+    };
+    for (wrong, said) in [("empty\n/etc/x\n", "line 2: `/etc/x` is absolute"), ("a/../..", "line 1: `a/../..` has")] {
+        let refused = send(&["--files-from", "-"], wrong);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(stderr(&refused).contains(&format!("--files-from -: {said}")), "{}", stderr(&refused));
+    }
+    let clash = send(&["--files-from", "-", "--delete"], "");
+    assert_eq!(clash.status.code(), Some(2), "{}", stderr(&clash));
+    let two = send(&["--files-from", "-", text(&source)], "");
+    assert!(!two.status.success());
+    assert!(!inbox.join("tree").exists());
+
+    fs::write(&list, "below/small\n").unwrap();
+    let sent = send(&["--files-from", text(&list)], "");
+    assert_eq!(sent.status.code(), Some(0), "{}", stderr(&sent));
+    assert_eq!(files(), ["below/small"]);
+
+    let missing = send(&["--files-from=-", "-0"], "empty\0none\0");
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(stderr(&missing).contains("tree/none: No such file"), "{}", stderr(&missing));
+    assert_eq!(files(), ["empty", "below/small"]);
+    receiver.kill();
+}
+
+#[test]
 fn left_out_entries_and_their_exit_code() {
     let folder = tempfile::tempdir().unwrap();
     let (source, inbox) = (folder.path().join("below"), folder.path().join("inbox"));

@@ -2,9 +2,9 @@
 
 use crate::{
     error::Violation,
-    frame::MAX_HOLE,
+    frame::{MAX_HOLE, Terms},
     message::Held,
-    proto::{CONTROL, WINDOW},
+    proto::{CONTROL, MAX_PRUNES, WINDOW},
 };
 use std::collections::BTreeMap;
 
@@ -15,12 +15,15 @@ use std::collections::BTreeMap;
 /// the others are numbered as they were opened.
 #[derive(Debug)]
 pub(crate) struct Inbound {
+    terms: Terms,
     has_totals: bool,
     next_id: u64,
     /// Offers that were answered and have not started.
     offered: BTreeMap<u64, Offered>,
     /// The file under way on each carrier that has one.
     started: BTreeMap<usize, Started>,
+    /// The folders that are looked through, and how many entries each asks about.
+    pruning: BTreeMap<u64, usize>,
     /// Number of files that are complete and wait to be settled.
     finished: usize,
     /// The further streams that the sender opened, and may open.
@@ -66,12 +69,14 @@ impl Started {
 
 impl Inbound {
     /// No entry is open, and the sender may open that many further streams.
-    pub(crate) fn new(max_streams: usize) -> Self {
+    pub(crate) fn new(terms: Terms, max_streams: usize) -> Self {
         Self {
+            terms,
             has_totals: false,
             next_id: 0,
             offered: BTreeMap::new(),
             started: BTreeMap::new(),
+            pruning: BTreeMap::new(),
             finished: 0,
             streams: 0,
             max_streams,
@@ -108,7 +113,7 @@ impl Inbound {
         self.after_totals()
     }
 
-    /// `Folder` or `Seal` came, which are settled at once.
+    /// `Folder` or `Link` came, which are settled at once.
     pub(crate) fn on_simple(&mut self, id: u64) -> Result<(), Violation> {
         self.on_opened(id)
     }
@@ -132,17 +137,71 @@ impl Inbound {
         self.offered.insert(id, Offered { size, has_whole: held.whole.is_some(), prefix });
     }
 
+    /// `Seal` came.
+    pub(crate) fn on_seal(&mut self, id: u64) -> Result<(), Violation> {
+        if self.terms.is_dry_run {
+            return Err(Violation::Unexpected("the end of a folder in a dry run"));
+        }
+        self.on_opened(id)
+    }
+
+    /// `Prune` came; the caller looks through the folder, asks ([`ask`](Self::ask)), and settles
+    /// the folder ([`settle_pruned`](Self::settle_pruned)).
+    pub(crate) fn on_prune(&mut self, id: u64) -> Result<(), Violation> {
+        if !self.terms.deletes {
+            return Err(Violation::Unexpected("a deletion"));
+        }
+        if self.has_open_files() {
+            return Err(Violation::Unexpected("a deletion, with files open,"));
+        }
+        if self.pruning.len() == MAX_PRUNES {
+            return Err(Violation::Prunes { max: MAX_PRUNES });
+        }
+        self.on_opened(id)?;
+        self.pruning.insert(id, 0);
+        Ok(())
+    }
+
+    /// The sender is being asked about that many entries.
+    pub(crate) fn ask(&mut self, id: u64, entries: usize) {
+        self.pruning.insert(id, entries);
+    }
+
+    /// `Choose` came, for so many entries.
+    pub(crate) fn on_choose(&mut self, id: u64, entries: usize) -> Result<(), Violation> {
+        match self.pruning.get_mut(&id) {
+            Some(asked) if *asked == entries && entries > 0 => {
+                *asked = 0;
+                Ok(())
+            }
+            _ => Err(Violation::Entry { what: "a choice", id }),
+        }
+    }
+
+    /// The folder is being settled.
+    pub(crate) fn settle_pruned(&mut self, id: u64) {
+        self.pruning.remove(&id);
+    }
+
     /// `Start` came on a carrier.
     pub(crate) fn on_start(&mut self, carrier: usize, id: u64, offset: u64) -> Result<(), Violation> {
+        if self.terms.is_dry_run {
+            return Err(Violation::Unexpected("the start of a file in a dry run"));
+        }
         if self.started.contains_key(&carrier) {
             return Err(Violation::Unexpected("the start of a second file"));
         }
-        let file = self.offered.remove(&id).ok_or(Violation::Entry { what: "a start", id })?;
-        if offset != 0 && offset != file.prefix {
-            return Err(Violation::Offset { id, offset });
-        }
-        self.started.insert(carrier, Started { id, size: file.size, reached: offset, fate: Fate::Write });
+        let size = self.take_offered(id, offset)?;
+        self.started.insert(carrier, Started { id, size, reached: offset, fate: Fate::Write });
         Ok(())
+    }
+
+    /// `Would` came, in place of `Start`.
+    pub(crate) fn on_would(&mut self, id: u64, offset: u64) -> Result<(), Violation> {
+        if !self.terms.is_dry_run {
+            return Err(Violation::Unexpected("a step of a dry run"));
+        }
+        self.take_offered(id, offset).map(drop)
     }
 
     /// A block of `len` bytes came on a carrier.
@@ -210,11 +269,15 @@ impl Inbound {
     /// further streams: see [`is_idle`](Self::is_idle). On the control stream nothing follows.
     pub(crate) fn on_done(&self) -> Result<(), Violation> {
         self.after_totals()?;
-        let is_open = self.started.iter().any(|(&on, file)| on == CONTROL || file.fate == Fate::Write);
-        if is_open || self.finished > 0 || !self.offered.is_empty() {
+        if self.has_open_files() || !self.pruning.is_empty() {
             return Err(Violation::Unexpected("the end of the batch, with files open,"));
         }
         Ok(())
+    }
+
+    fn has_open_files(&self) -> bool {
+        let is_open = self.started.iter().any(|(&on, file)| on == CONTROL || file.fate == Fate::Write);
+        is_open || self.finished > 0 || !self.offered.is_empty()
     }
 
     /// Whether no file is under way on any carrier.
@@ -225,6 +288,15 @@ impl Inbound {
     /// The carrier is read no more.
     pub(crate) fn leave(&mut self, carrier: usize) {
         self.started.remove(&carrier);
+    }
+
+    /// Takes a file that is to begin at `offset`; gives its size.
+    fn take_offered(&mut self, id: u64, offset: u64) -> Result<u64, Violation> {
+        let file = self.offered.remove(&id).ok_or(Violation::Entry { what: "a start", id })?;
+        if offset != 0 && offset != file.prefix {
+            return Err(Violation::Offset { id, offset });
+        }
+        Ok(file.size)
     }
 
     fn on_opened(&mut self, id: u64) -> Result<(), Violation> {

@@ -22,6 +22,10 @@ pub(crate) const CONTROL: usize = 0;
 /// The limit on further streams, whatever an end asks for: each has a thread at either end.
 pub(crate) const MAX_STREAMS: usize = 64;
 
+/// The limit on folders that the receiver looks through at a time, each with a handle for every
+/// folder on the way down.
+pub(crate) const MAX_PRUNES: usize = 16;
+
 /// The limit on answers under way: two for each open entry, and the final one.
 ///
 /// The sender counts an entry as open until it has *read* the settling answer, so a receiver that

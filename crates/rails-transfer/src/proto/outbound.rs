@@ -3,7 +3,7 @@
 use crate::{
     error::Violation,
     message::{Compare, Digest, Settled},
-    proto::WINDOW,
+    proto::{MAX_PRUNES, WINDOW},
 };
 use std::collections::BTreeMap;
 
@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 /// that was answered, the sender has ended it with `Finish`, `Keep` or `Abort`.
 #[derive(Debug, Default)]
 pub(crate) struct Outbound {
+    is_dry_run: bool,
     next_id: u64,
     open: BTreeMap<u64, Slot>,
 }
@@ -24,6 +25,8 @@ pub(crate) enum Kind {
     Simple,
     /// `Offer`: answered, streamed, settled.
     File(Compare),
+    /// `Prune`: asked about any number of times, settled.
+    Prune,
 }
 
 #[derive(Debug)]
@@ -37,6 +40,7 @@ struct Slot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Simple,
+    Pruning,
     Offered(Compare),
     /// The receiver has named its bytes; the sender must end the file.
     Answered,
@@ -44,12 +48,24 @@ enum Stage {
     Finished(Digest),
     Kept,
     Aborted,
+    /// The file would be sent, but for the dry run.
+    Would,
 }
 
 impl Outbound {
+    /// No entry is open.
+    pub(crate) fn new(is_dry_run: bool) -> Self {
+        Self { is_dry_run, ..Self::default() }
+    }
+
     /// Whether another entry may be opened.
     pub(crate) fn has_room(&self) -> bool {
         self.open.len() < WINDOW
+    }
+
+    /// Whether another folder may be opened that is to be looked through, as only such are open.
+    pub(crate) fn has_room_to_prune(&self) -> bool {
+        self.open.len() < MAX_PRUNES
     }
 
     /// Whether no entry is open.
@@ -64,6 +80,7 @@ impl Outbound {
         self.next_id += 1;
         let stage = match kind {
             Kind::Simple => Stage::Simple,
+            Kind::Prune => Stage::Pruning,
             Kind::File(compare) => Stage::Offered(compare),
         };
         self.open.insert(id, Slot { entry, stage, settled: false });
@@ -81,6 +98,14 @@ impl Outbound {
         }
     }
 
+    /// The receiver asks about entries of a folder that it looks through.
+    pub(crate) fn on_found(&mut self, id: u64) -> Result<(), Violation> {
+        match self.open.get(&id) {
+            Some(slot) if slot.stage == Stage::Pruning => Ok(()),
+            _ => Err(Violation::Entry { what: "a question", id }),
+        }
+    }
+
     /// The receiver settled the entry; returns the caller's entry.
     pub(crate) fn on_settled(&mut self, id: u64, outcome: &Settled) -> Result<usize, Violation> {
         let slot = match self.open.get_mut(&id) {
@@ -94,7 +119,12 @@ impl Outbound {
             (Settled::Stored { .. }, Stage::Finished(_)) => true,
             (Settled::Kept, Stage::Kept | Stage::Offered(Compare::Times))
             | (Settled::Made, Stage::Simple)
-            | (Settled::Aborted, Stage::Aborted) => true,
+            | (Settled::Aborted, Stage::Aborted)
+            | (Settled::Pruned { .. }, Stage::Pruning) => true,
+            (Settled::Would, stage) => {
+                let may_change = matches!(stage, Stage::Simple | Stage::Kept | Stage::Offered(Compare::Times));
+                self.is_dry_run && (may_change || stage == Stage::Would)
+            }
             // After an answer the sender has the next move, so the file cannot fail before it.
             (Settled::Failed { .. }, stage) => stage != Stage::Answered,
             _ => false,
@@ -136,6 +166,11 @@ impl Outbound {
     /// `Keep` is being sent.
     pub(crate) fn keep(&mut self, id: u64) {
         self.advance(id, Stage::Kept);
+    }
+
+    /// `Would` is being sent.
+    pub(crate) fn would(&mut self, id: u64) {
+        self.advance(id, Stage::Would);
     }
 
     /// `Abort` is being sent.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::{
     error::Violation,
+    frame::Terms,
     message::{Compare, Digest, Held, Prefix, Settled},
     reason::Reason,
 };
@@ -94,7 +95,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let mut inbound = Inbound::new(CARRIERS - 1);
+        let mut inbound = Inbound::new(Terms::default(), CARRIERS - 1);
         inbound.on_totals().unwrap();
         for carrier in 1..CARRIERS {
             assert_eq!(inbound.on_stream(), Ok(carrier));
@@ -253,7 +254,7 @@ proptest! {
     fn any_sender_writes_within_its_files(
         steps in proptest::collection::vec((0..10_u8, 0..CARRIERS, any::<Index>(), 0..6_u64), 0..200)
     ) {
-        let mut inbound = Inbound::new(CARRIERS - 1);
+        let mut inbound = Inbound::new(Terms::default(), CARRIERS - 1);
         let mut written = std::collections::BTreeMap::<u64, u64>::new();
         let mut on = [None; CARRIERS];
         let mut next = 0;
@@ -290,7 +291,7 @@ proptest! {
 
 /// An inbound side on which file 0 is under way on carrier 1, and file 1 is offered.
 fn with_a_started_file() -> Inbound {
-    let mut inbound = Inbound::new(2);
+    let mut inbound = Inbound::new(Terms::default(), 2);
     inbound.on_totals().unwrap();
     for id in 0..2 {
         inbound.on_offer(id).unwrap();

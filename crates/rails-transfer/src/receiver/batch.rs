@@ -1,14 +1,17 @@
 //! The batch of a receiver, as its threads see it.
 
 use crate::{
+    calls::Guarantees,
     error::Violation,
+    frame::Terms,
+    guarantee::LackingGuarantee,
     message::{Digest, FromReceiver, Offer, Settled, Totals},
     meta::Meta,
-    observe::{Observer, Outcome},
+    observe::{Change, Observer, Outcome},
     path::{LinkTarget, RelPath},
     proto::{CONTROL, Fate, Inbound, WINDOW},
     reason::Reason,
-    store::{Found, Incoming, Store},
+    store::{Found, Incoming, Next, Search, Store, Trial, Tried, updated},
     summary::ReceiveSummary,
 };
 use std::{
@@ -20,7 +23,7 @@ use tokio::sync::mpsc;
 
 /// What is open, and what has come of it. Its lock is held for no call that waits.
 pub(super) struct Batch {
-    store: Store,
+    disk: Disk,
     observer: Arc<dyn Observer>,
     answers: mpsc::Sender<FromReceiver>,
     state: Mutex<State>,
@@ -30,10 +33,21 @@ pub(super) struct Batch {
     at_work: Mutex<usize>,
 }
 
+/// The receiving folder of a batch.
+pub(super) enum Disk {
+    Store(Store),
+    /// That of a dry run.
+    Trial(Trial),
+}
+
 struct State {
     inbound: Inbound,
     /// The files that are offered and not started.
     offered: BTreeMap<u64, Receiving>,
+    /// The offered files of a dry run.
+    compared: BTreeMap<u64, Compared>,
+    /// The searches that wait for the sender's choice.
+    searches: BTreeMap<u64, Searching>,
     /// The verified files that wait to be put on disk together.
     finished: Vec<Finished>,
     /// Whether a thread is putting files on disk; it goes on with those that finish meanwhile.
@@ -47,6 +61,19 @@ struct Finished {
     file: Receiving,
 }
 
+/// A search, and the folder that it began in.
+struct Searching {
+    path: Option<RelPath>,
+    search: Search,
+}
+
+/// A file of a dry run, and the properties of the one that is there.
+struct Compared {
+    path: RelPath,
+    size: u64,
+    there: Option<Meta>,
+}
+
 struct Receiving {
     path: RelPath,
     size: u64,
@@ -56,15 +83,24 @@ struct Receiving {
 impl Batch {
     /// A batch in which the sender may open that many further streams.
     pub(super) fn new(
-        store: Store,
+        disk: Disk,
         observer: Arc<dyn Observer>,
         answers: mpsc::Sender<FromReceiver>,
+        terms: Terms,
         max_streams: usize,
     ) -> Self {
-        let (inbound, summary) = (Inbound::new(max_streams), ReceiveSummary::default());
-        let (offered, finished) = (BTreeMap::new(), Vec::new());
-        let state = Mutex::new(State { inbound, offered, finished, is_finishing: false, summary });
-        Self { store, observer, answers, state, ended: Condvar::new(), at_work: Mutex::default() }
+        let is_dry_run = terms.is_dry_run;
+        let state = State {
+            inbound: Inbound::new(terms, max_streams),
+            offered: BTreeMap::new(),
+            compared: BTreeMap::new(),
+            searches: BTreeMap::new(),
+            finished: Vec::new(),
+            is_finishing: false,
+            summary: ReceiveSummary { is_dry_run, ..ReceiveSummary::default() },
+        };
+        let state = Mutex::new(state);
+        Self { disk, observer, answers, state, ended: Condvar::new(), at_work: Mutex::default() }
     }
 
     /// The sender opened a further stream.
@@ -95,13 +131,11 @@ impl Batch {
 
     pub(super) fn on_folder(&self, id: u64, path: &RelPath) -> Result<FromReceiver, Violation> {
         self.state().inbound.on_simple(id)?;
-        Ok(match self.store.make_folder(path) {
-            Ok(()) => {
-                self.state().summary.folders += 1;
-                self.made(id, path)
-            }
-            Err(reason) => self.failed(id, path, 0, reason),
-        })
+        let made = match &self.disk {
+            Disk::Store(store) => store.make_folder(path).map(|()| Settled::Made),
+            Disk::Trial(trial) => trial.folder(path),
+        };
+        Ok(self.made(id, path, made, |summary| &mut summary.folders))
     }
 
     pub(super) fn on_link(
@@ -112,18 +146,16 @@ impl Batch {
         meta: Meta,
     ) -> Result<FromReceiver, Violation> {
         self.state().inbound.on_simple(id)?;
-        Ok(match self.store.make_link(path, target, meta) {
-            Ok(()) => {
-                self.state().summary.links += 1;
-                self.made(id, path)
-            }
-            Err(reason) => self.failed(id, path, 0, reason),
-        })
+        let made = match &self.disk {
+            Disk::Store(store) => store.make_link(path, target, meta).map(|()| Settled::Made),
+            Disk::Trial(trial) => trial.link(path, target, meta),
+        };
+        Ok(self.made(id, path, made, |summary| &mut summary.links))
     }
 
     pub(super) fn on_seal(&self, id: u64, path: &RelPath, meta: Meta) -> Result<FromReceiver, Violation> {
-        self.state().inbound.on_simple(id)?;
-        Ok(match self.store.seal_folder(path, meta) {
+        self.state().inbound.on_seal(id)?;
+        Ok(match self.store().seal_folder(path, meta) {
             Ok(()) => FromReceiver::Settled { id, outcome: Settled::Made },
             Err(reason) => self.failed(id, path, 0, reason),
         })
@@ -131,7 +163,12 @@ impl Batch {
 
     pub(super) fn on_offer(&self, id: u64, offer: Offer) -> Result<FromReceiver, Violation> {
         self.state().inbound.on_offer(id)?;
-        let found = self.store.look(&offer, &|| !self.answers.is_closed());
+        let is_awaited = || !self.answers.is_closed();
+        let store = match &self.disk {
+            Disk::Store(store) => store,
+            Disk::Trial(trial) => return Ok(self.on_compared(id, trial.look(&offer, &is_awaited), offer)),
+        };
+        let found = store.look(&offer, &is_awaited);
         let Offer { path, size, .. } = offer;
         Ok(match found {
             Ok(Found::Kept) => self.kept(id, &path, size),
@@ -145,15 +182,95 @@ impl Batch {
         })
     }
 
+    fn on_compared(&self, id: u64, found: Result<Tried, Reason>, Offer { path, size, .. }: Offer) -> FromReceiver {
+        match found {
+            Ok(Tried::Settled(Settled::Kept)) => self.kept(id, &path, size),
+            Ok(Tried::Settled(_)) => self.would_update(id, &path, size),
+            Ok(Tried::Held(held, there)) => {
+                let mut state = self.state();
+                state.inbound.answer(id, size, &held);
+                state.compared.insert(id, Compared { path, size, there });
+                FromReceiver::Held { id, held }
+            }
+            Err(reason) => self.failed(id, &path, size, reason),
+        }
+    }
+
+    pub(super) fn on_would(&self, id: u64, offset: u64) -> Result<FromReceiver, Violation> {
+        let mut state = self.state();
+        state.inbound.on_would(id, offset)?;
+        let Compared { path, size, .. } = state.compared.remove(&id).expect("an offered file is kept");
+        state.summary.would_store += 1;
+        state.summary.arrived(&path);
+        drop(state);
+        Ok(self.would(id, &path, size, Change::Send { resumed_at: offset }))
+    }
+
     pub(super) fn on_keep(&self, id: u64, meta: Meta) -> Result<FromReceiver, Violation> {
         let mut state = self.state();
         state.inbound.on_keep(id)?;
+        if let Some(Compared { path, size, there }) = state.compared.remove(&id) {
+            drop(state);
+            return Ok(match there.map(|there| updated(there, meta)) {
+                Some(Settled::Would) => self.would_update(id, &path, size),
+                _ => self.kept(id, &path, size),
+            });
+        }
         let Receiving { path, size, file } = state.take(id);
         drop(state);
-        Ok(match file.keep(meta, &self.store.guarantees) {
+        Ok(match file.keep(meta, self.guarantees()) {
             Ok(()) => self.kept(id, &path, size),
             Err(reason) => self.failed(id, &path, size, reason),
         })
+    }
+
+    pub(super) fn on_prune(&self, id: u64, path: Option<RelPath>) -> Result<FromReceiver, Violation> {
+        self.state().inbound.on_prune(id)?;
+        let begun = match &self.disk {
+            Disk::Store(store) => store.search(path.clone()),
+            Disk::Trial(trial) => trial.search(path.clone()),
+        };
+        Ok(match begun {
+            Ok(search) => self.go_on(id, Searching { path, search }),
+            Err(reason) => self.pruned(id, path.as_ref(), 0, Some(reason)),
+        })
+    }
+
+    pub(super) fn on_choose(&self, id: u64, goes: &[bool]) -> Result<FromReceiver, Violation> {
+        let mut state = self.state();
+        state.inbound.on_choose(id, goes.len())?;
+        let mut searching = state.searches.remove(&id).expect("a search that asks is kept");
+        let outcome = if state.summary.is_dry_run { Outcome::Would(Change::Remove) } else { Outcome::Removed };
+        drop(state);
+        searching.search.choose(goes, |path| self.observer.finished(path, 0, outcome));
+        Ok(self.go_on(id, searching))
+    }
+
+    /// Goes on with a search: asks the sender, or settles the folder.
+    fn go_on(&self, id: u64, mut searching: Searching) -> FromReceiver {
+        let guarantees = match &self.disk {
+            Disk::Store(store) => Some(&store.guarantees),
+            Disk::Trial(_) => None,
+        };
+        match searching.search.next(guarantees) {
+            Next::Ask(folder, entries) => {
+                let mut state = self.state();
+                state.inbound.ask(id, entries.len());
+                state.searches.insert(id, searching);
+                FromReceiver::Found { id, folder, entries }
+            }
+            Next::Over(removed, failed) => self.pruned(id, searching.path.as_ref(), removed, failed),
+        }
+    }
+
+    fn pruned(&self, id: u64, path: Option<&RelPath>, removed: u64, failed: Option<Reason>) -> FromReceiver {
+        let mut state = self.state();
+        state.inbound.settle_pruned(id);
+        state.summary.removed += removed;
+        failed.iter().for_each(|reason| state.summary.fail(path, reason));
+        drop(state);
+        failed.iter().for_each(|reason| self.observer.unreadable(reason));
+        FromReceiver::Settled { id, outcome: Settled::Pruned { removed, failed } }
     }
 
     pub(super) fn on_done(&self) -> Result<(), Violation> {
@@ -164,10 +281,10 @@ impl Batch {
         self.waits()?;
         drop(self.ended.wait_while(self.state(), |state| !state.inbound.is_idle()));
         self.works();
-        let Err(reason) = self.store.sync() else {
+        let Err(reason) = self.sync() else {
             // A peer that keeps to the protocol has read all other answers, so there is room for
             // these.
-            for lacking in self.store.guarantees.lacking() {
+            for lacking in self.lacking() {
                 self.answer(FromReceiver::Lacking { lacking })?;
             }
             return self.answer(FromReceiver::Bye);
@@ -191,7 +308,7 @@ impl Batch {
                 .into_iter()
                 .map(|Finished { id, digest, file: Receiving { path, size, file } }| ((id, digest, path, size), file))
                 .unzip();
-            let done = self.store.finish(files);
+            let done = self.store().finish(files);
             let answers = told.into_iter().zip(done).map(|((id, digest, path, size), done)| match done {
                 Ok(()) => self.stored(id, &path, size, digest),
                 Err(reason) => self.failed(id, &path, size, reason),
@@ -244,12 +361,66 @@ impl Batch {
     /// What has come of the batch; of no use to one that goes on.
     pub(super) fn take_summary(&self) -> ReceiveSummary {
         let summary = take(&mut self.state().summary);
-        ReceiveSummary { lacking: self.store.guarantees.lacking(), ..summary }
+        ReceiveSummary { lacking: self.lacking(), ..summary }
     }
 
-    fn made(&self, id: u64, path: &RelPath) -> FromReceiver {
-        self.observer.finished(path, 0, Outcome::Made);
-        FromReceiver::Settled { id, outcome: Settled::Made }
+    /// The files of a batch that is no dry run.
+    fn store(&self) -> &Store {
+        match &self.disk {
+            Disk::Store(store) => store,
+            Disk::Trial(_) => unreachable!("no file is started in a dry run"),
+        }
+    }
+
+    fn guarantees(&self) -> &Guarantees {
+        &self.store().guarantees
+    }
+
+    fn lacking(&self) -> Vec<LackingGuarantee> {
+        match &self.disk {
+            Disk::Store(store) => store.guarantees.lacking(),
+            Disk::Trial(_) => Vec::new(),
+        }
+    }
+
+    fn sync(&self) -> Result<(), Reason> {
+        match &self.disk {
+            Disk::Store(store) => store.sync(),
+            Disk::Trial(_) => Ok(()),
+        }
+    }
+
+    /// A folder or link was made, or would be.
+    fn made(
+        &self,
+        id: u64,
+        path: &RelPath,
+        made: Result<Settled, Reason>,
+        count: impl FnOnce(&mut ReceiveSummary) -> &mut u64,
+    ) -> FromReceiver {
+        match made {
+            Ok(Settled::Would) => self.would(id, path, 0, Change::Make),
+            Ok(outcome) => {
+                *count(&mut self.state().summary) += 1;
+                self.observer.finished(path, 0, Outcome::Made);
+                FromReceiver::Settled { id, outcome }
+            }
+            Err(reason) => self.failed(id, path, 0, reason),
+        }
+    }
+
+    fn would(&self, id: u64, path: &RelPath, size: u64, change: Change) -> FromReceiver {
+        self.observer.finished(path, size, Outcome::Would(change));
+        FromReceiver::Settled { id, outcome: Settled::Would }
+    }
+
+    /// The file that is there would get other properties.
+    fn would_update(&self, id: u64, path: &RelPath, size: u64) -> FromReceiver {
+        let mut state = self.state();
+        state.summary.already_there += 1;
+        state.summary.arrived(path);
+        drop(state);
+        self.would(id, path, size, Change::Update)
     }
 
     fn stored(&self, id: u64, path: &RelPath, size: u64, digest: Digest) -> FromReceiver {
@@ -319,7 +490,7 @@ impl Carrier {
         state.inbound.on_start(self.number, id, offset)?;
         let file = self.current.insert(state.take(id));
         drop(state);
-        match file.file.start(offset, meta, &self.batch.store.guarantees) {
+        match file.file.start(offset, meta, self.batch.guarantees()) {
             Ok(()) => {
                 self.batch.observer.started(&file.path, file.size, offset);
                 Ok(())
@@ -380,10 +551,17 @@ impl Carrier {
         if fate == Fate::Discard {
             return Ok(());
         }
-        let offered = self.batch.state().offered.remove(&id);
-        let Receiving { path, size, file } =
-            offered.or_else(|| self.current.take()).expect("an open entry has its file");
-        file.park();
+        let compared = self.batch.state().compared.remove(&id);
+        let (path, size) = match compared {
+            Some(Compared { path, size, .. }) => (path, size),
+            None => {
+                let offered = self.batch.state().offered.remove(&id);
+                let open = offered.or_else(|| self.current.take());
+                let Receiving { path, size, file } = open.expect("an open entry has its file");
+                file.park();
+                (path, size)
+            }
+        };
         self.batch.state().summary.fail(Some(&path), reason);
         self.batch.observer.finished(&path, size, Outcome::Failed(reason));
         self.batch.answer(FromReceiver::Settled { id, outcome: Settled::Aborted })

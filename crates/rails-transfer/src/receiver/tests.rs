@@ -53,8 +53,9 @@ fn a_file_may_start_after_the_control_stream_has_ended() {
     let into = tempfile::tempdir().unwrap();
     std::fs::write(into.path().join(".f.rails-part"), "").unwrap();
     let (answers, mut answered) = mpsc::channel(MAX_ANSWERS);
-    let guarantees = Guarantees::new(Calls::KERNEL, false, Arc::new(()));
-    let folder = Folder { path: into.path().to_owned(), guarantees, observer: Arc::new(()), answers, streams: 1 };
+    let (guarantees, terms) = (Guarantees::new(Calls::KERNEL, false, Arc::new(())), Terms::default());
+    let folder =
+        Folder { path: into.path().to_owned(), guarantees, observer: Arc::new(()), answers, streams: 1, terms };
     let (work_in, work) = mpsc::channel(WRITE_BEHIND);
     let (batch, worker) = block_on(Main::start(work, sync_mpsc::channel().0).unwrap().begin(folder)).unwrap();
     let offer =

@@ -1,13 +1,13 @@
 //! The receiver's threads: one for the control stream, and one for each further stream.
 
-use super::batch::{Batch, Carrier};
+use super::batch::{Batch, Carrier, Disk};
 use crate::{
     calls::Guarantees,
     error::{ReceiveError, ThreadError, Violation, WireError},
-    frame::{Frame, MAX_BLOCK},
+    frame::{Frame, MAX_BLOCK, Terms},
     message::{FromReceiver, FromSender},
     observe::Observer,
-    store::Store,
+    store::{Store, Trial},
     thread::{self, Running, Stop, Stopped},
     wire::FrameReader,
 };
@@ -42,6 +42,7 @@ pub(super) struct Folder {
     pub(super) answers: mpsc::Sender<FromReceiver>,
     /// The number of further streams that the sender may open.
     pub(super) streams: usize,
+    pub(super) terms: Terms,
 }
 
 impl Main {
@@ -81,9 +82,13 @@ impl Main {
 
 impl Folder {
     fn open(self) -> Result<Batch, ReceiveError> {
-        let Self { path, guarantees, observer, answers, streams } = self;
-        match Store::open(&path, guarantees) {
-            Ok(store) => Ok(Batch::new(store, observer, answers, streams)),
+        let Self { path, guarantees, observer, answers, streams, terms } = self;
+        let disk = match terms.is_dry_run {
+            true => Trial::open(&path).map(Disk::Trial),
+            false => Store::open(&path, guarantees).map(Disk::Store),
+        };
+        match disk {
+            Ok(disk) => Ok(Batch::new(disk, observer, answers, terms, streams)),
             Err(source) => Err(ReceiveError::Folder { path, source }),
         }
     }
@@ -157,6 +162,9 @@ impl Control {
                 self.batch.on_offer(id, offer)?
             }
             FromSender::Keep { id, meta } => self.batch.on_keep(id, meta)?,
+            FromSender::Prune { id, path } => self.batch.on_prune(id, path)?,
+            FromSender::Choose { id, goes } => self.batch.on_choose(id, &goes)?,
+            FromSender::Would { id, offset } => self.batch.on_would(id, offset)?,
             message => return on_message(message, carrier),
         };
         self.gathered.push(answer);

@@ -2,10 +2,12 @@
 
 use crate::{
     error::Violation,
+    frame::Terms,
     guarantee::LackingGuarantee,
-    message::{Compare, Digest, FromSender, Held, Offer, Settled, Totals},
+    message::{Compare, Digest, FoundEntry, FoundKind, FromSender, Held, Offer, Settled, Totals},
     meta::Meta,
-    observe::{Observer, Outcome},
+    observe::{Change, Observer, Outcome},
+    path::RelPath,
     plan::{Entry, EntryKind, Plan},
     proto::{Kind, Outbound},
     reason::Reason,
@@ -24,6 +26,7 @@ use std::{
 pub(super) struct Batch {
     observer: Arc<dyn Observer>,
     compare: Compare,
+    terms: Terms,
     bytes_sent: AtomicU64,
     state: Mutex<State>,
 }
@@ -32,6 +35,10 @@ struct State {
     plan: Plan,
     /// The number of the plan's entries that have been opened.
     opened: usize,
+    /// The folders that the receiver is still to look through; `None` as long as entries are open.
+    to_prune: Option<Vec<usize>>,
+    /// The plan's entries in the order of their paths, to find one by its path.
+    by_path: Vec<usize>,
     /// The number of the plan's entries, from the end, that the search for folders to seal has
     /// passed.
     sealed: usize,
@@ -61,17 +68,21 @@ struct Running {
     resumed_at: u64,
     /// The digest of a file that the receiver has.
     digest: Option<Digest>,
+    /// Whether the file would be sent, but for the dry run.
+    is_wanted: bool,
 }
 
 impl Batch {
-    pub(super) fn new(mut plan: Plan, compare: Compare, observer: Arc<dyn Observer>) -> Self {
+    pub(super) fn new(mut plan: Plan, compare: Compare, terms: Terms, observer: Arc<dyn Observer>) -> Self {
         let failures = plan.unreadable.iter().map(|reason| Failure { path: None, reason: reason.clone() }).collect();
         let summary = SendSummary { skipped: std::mem::take(&mut plan.skipped), failures, ..SendSummary::default() };
         let state = State {
             plan,
             opened: 0,
+            to_prune: None,
+            by_path: Vec::new(),
             sealed: 0,
-            outbound: Outbound::default(),
+            outbound: Outbound::new(terms.is_dry_run),
             files: BTreeMap::new(),
             changed: BTreeMap::new(),
             again: VecDeque::new(),
@@ -80,7 +91,7 @@ impl Batch {
             lost_folders: BTreeSet::new(),
             summary,
         };
-        Self { observer, compare, bytes_sent: AtomicU64::new(0), state: Mutex::new(state) }
+        Self { observer, compare, terms, bytes_sent: AtomicU64::new(0), state: Mutex::new(state) }
     }
 
     pub(super) fn totals(&self) -> Totals {
@@ -93,7 +104,8 @@ impl Batch {
     }
 
     /// Opens the next entry, if there is one and the window has room: folders and files in the
-    /// plan's order, and when all of those are settled, the folders' seals, innermost first,
+    /// plan's order; when all of those are settled, the search for entries that this end does not
+    /// have, if it was asked for and nothing failed; and then the folders' seals, innermost first,
     /// because a sealed folder may be read-only.
     pub(super) fn open(&self) -> Option<FromSender> {
         let state = &mut *self.state();
@@ -115,7 +127,15 @@ impl Batch {
                 }
             });
         }
-        if state.sealed == 0 && !state.outbound.is_empty() {
+        if state.to_prune.is_none() && state.outbound.is_empty() {
+            state.end_entries(self.terms.deletes);
+        }
+        if let Some(index) = state.to_prune.as_mut()?.pop_if(|_| state.outbound.has_room_to_prune()) {
+            let path = state.plan.entries.get(index).map(|entry| entry.path.clone());
+            return Some(FromSender::Prune { id: state.outbound.open(index, Kind::Prune), path });
+        }
+        // A dry run has made nothing that is to be sealed.
+        if self.terms.is_dry_run || state.sealed == 0 && !state.outbound.is_empty() {
             return None;
         }
         while state.sealed < state.plan.entries.len() {
@@ -142,8 +162,16 @@ impl Batch {
         let Entry { path, kind } = &state.plan.entries[state.outbound.on_held(id)?];
         let EntryKind::File { source, size, .. } = kind else { unreachable!("only files are opened as files") };
         let stop = Arc::new(AtomicBool::new(false));
-        state.files.insert(id, Running { stop: Arc::clone(&stop), resumed_at: 0, digest: None });
-        Ok(Job { id, path: path.clone(), source: source.clone(), size: *size, held, stop })
+        state.files.insert(id, Running { stop: Arc::clone(&stop), resumed_at: 0, digest: None, is_wanted: false });
+        Ok(Job {
+            id,
+            path: path.clone(),
+            source: source.clone(),
+            size: *size,
+            held,
+            is_dry_run: self.terms.is_dry_run,
+            stop,
+        })
     }
 
     pub(super) fn on_settled(&self, id: u64, outcome: Settled) -> Result<(), Violation> {
@@ -151,6 +179,19 @@ impl Batch {
         let is_aborted = state.outbound.is_aborted(id);
         let index = state.outbound.on_settled(id, &outcome)?;
         let changed = state.changed.remove(&id);
+        let is_search = state.to_prune.is_some() && state.sealed == 0;
+        match outcome {
+            Settled::Pruned { removed, failed } => {
+                state.summary.removed += removed;
+                failed.into_iter().for_each(|reason| self.fail_search(&mut state, index, reason));
+                return Ok(());
+            }
+            Settled::Failed { reason } if is_search => {
+                self.fail_search(&mut state, index, reason);
+                return Ok(());
+            }
+            _ => {}
+        }
         let file = if state.outbound.is_lost(id) {
             // The file failed at the receiver while it is being read here: its reader ends it.
             state.files[&id].stop.store(true, Ordering::Relaxed);
@@ -188,14 +229,60 @@ impl Batch {
                 drop(state);
                 self.observer.finished(&path, 0, Outcome::Made);
             }
+            Settled::Would => {
+                let how = match &file {
+                    Some(file) if file.is_wanted => How::WouldSend { resumed_at: file.resumed_at },
+                    _ => How::WouldUpdate,
+                };
+                let change = match (&state.plan.entries[index].kind, how) {
+                    (EntryKind::Folder { .. } | EntryKind::Link { .. }, _) => {
+                        state.summary.would_make += 1;
+                        Change::Make
+                    }
+                    (EntryKind::File { .. }, how) => {
+                        state.summary.files.push(SentFile { path: path.clone(), size, digest: None, how });
+                        match how {
+                            How::WouldSend { resumed_at } => Change::Send { resumed_at },
+                            _ => Change::Update,
+                        }
+                    }
+                };
+                drop(state);
+                self.observer.finished(&path, size, Outcome::Would(change));
+            }
             // Only now has the receiver let go of the file. The failure of another was noted when
             // this end gave it up.
             Settled::Aborted => state.again.extend(changed),
             // It failed at both ends at once, and this end has noted that.
             Settled::Failed { .. } if is_aborted && changed.is_none() => {}
             Settled::Failed { reason } => self.fail(state, index, &reason),
+            Settled::Pruned { .. } => unreachable!("it was settled above"),
         }
         Ok(())
+    }
+
+    /// The receiver has found entries in a folder: those go that this end does not have, and that
+    /// no pattern leaves out.
+    pub(super) fn on_found(
+        &self,
+        id: u64,
+        folder: Option<&RelPath>,
+        entries: &[FoundEntry],
+    ) -> Result<FromSender, Violation> {
+        let mut state = self.state();
+        state.outbound.on_found(id)?;
+        let mut goes = Vec::with_capacity(entries.len());
+        let mut gone = Vec::new();
+        for FoundEntry { name, kind } in entries {
+            // A path that is too long stays.
+            let path = RelPath::below(folder, name.as_bytes()).ok().filter(|path| !state.has(path, *kind));
+            goes.push(path.is_some());
+            gone.extend(path.filter(|_| *kind != FoundKind::Folder));
+        }
+        drop(state);
+        let outcome = if self.terms.is_dry_run { Outcome::Would(Change::Remove) } else { Outcome::Removed };
+        gone.iter().for_each(|path| self.observer.finished(path, 0, outcome));
+        Ok(FromSender::Choose { id, goes })
     }
 
     pub(super) fn on_lacking(&self, lacking: LackingGuarantee) {
@@ -236,6 +323,12 @@ impl Batch {
                 state.files.entry(id).and_modify(|file| file.digest = Some(digest));
                 state.outbound.keep(id);
                 FromSender::Keep { id, meta }
+            }
+            Event::Would { offset } => {
+                let mut state = self.state();
+                state.files.entry(id).and_modify(|file| (file.resumed_at, file.is_wanted) = (offset, true));
+                state.outbound.would(id);
+                FromSender::Would { id, offset }
             }
             Event::Changed { reason, now: Some(now) } => {
                 let mut guard = self.state();
@@ -307,6 +400,13 @@ impl Batch {
         self.observer.finished(&path, size, Outcome::Failed(reason));
     }
 
+    /// A folder, or the receiving one, could not be looked through, or an entry in it not removed.
+    fn fail_search(&self, state: &mut State, index: usize, reason: Reason) {
+        let path = state.plan.entries.get(index).map(|entry| entry.path.as_path().to_owned());
+        self.observer.unreadable(&reason);
+        state.summary.failures.push(Failure { path, reason });
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -320,6 +420,30 @@ impl State {
             self.opened += 1;
             Some(next)
         })
+    }
+
+    /// All entries are settled: finds the folders to look through.
+    fn end_entries(&mut self, deletes: bool) {
+        let mut to_prune = Vec::new();
+        self.summary.is_removal_off = deletes && !self.summary.is_complete();
+        if deletes && !self.summary.is_removal_off {
+            let entries = &self.plan.entries;
+            let is_folder = |index: &usize| matches!(entries[*index].kind, EntryKind::Folder { .. });
+            // The receiving folder has no entry.
+            to_prune.extend(self.plan.has_root.then_some(entries.len()));
+            to_prune.extend((0..entries.len()).filter(is_folder));
+            self.by_path = (0..entries.len()).collect();
+            self.by_path.sort_unstable_by(|a, b| entries[*a].path.cmp(&entries[*b].path));
+        }
+        self.to_prune = Some(to_prune);
+    }
+
+    /// Whether this end has an entry of that path, or leaves it out on purpose.
+    fn has(&self, path: &RelPath, kind: FoundKind) -> bool {
+        let plan = &self.plan;
+        self.by_path.binary_search_by(|index| plan.entries[*index].path.cmp(path)).is_ok()
+            || plan.special.contains(path)
+            || plan.filter.leaves_out(path, kind != FoundKind::Other)
     }
 
     fn abort(&mut self, id: u64, reason: Reason) -> FromSender {

@@ -5,8 +5,8 @@ use super::support::{
 };
 use proptest::{prelude::*, sample::Index};
 use rails_transfer::{
-    OpenStreams, ReceiveError, ReceiveOptions, ReceiveSummary, SendError, Violation, WireError, make_folder, receive,
-    send,
+    OpenStreams, ReceiveError, ReceiveOptions, ReceiveSummary, SendError, SendOptions, SendSummary, Violation,
+    WireError, make_folder, receive, send,
 };
 use std::{
     fs,
@@ -17,12 +17,18 @@ use std::{
 use tempfile::tempdir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-const GREETING: &[u8] = b"RAILS-FT\x04\x00S\0";
+const GREETING: &[u8] = b"RAILS-FT\x05\x00S\0\0";
+/// The greeting of a sender that wants a dry run.
+const GREETING_OF_TRIAL: &[u8] = b"RAILS-FT\x05\x00S\0\x01";
+/// The greeting of a sender that deletes.
+const GREETING_OF_DELETION: &[u8] = b"RAILS-FT\x05\x00S\0\x02";
 /// The greeting of a sender that opens up to 64 further streams.
-const GREETING_OF_STREAMS: &[u8] = b"RAILS-FT\x04\x00S\x40";
+const GREETING_OF_STREAMS: &[u8] = b"RAILS-FT\x05\x00S\x40\0";
 
-/// Plays bytes to a receiver, reading and forgetting its answers, and then closes.
+/// Plays bytes to a receiver that allows deletions, reading and forgetting its answers, and then
+/// closes.
 fn play(script: &[u8], into: &Path) -> Result<ReceiveSummary, ReceiveError> {
+    let options = ReceiveOptions::new().allow_delete(true);
     let (near, far) = duplex(1 << 16);
     let (mut answers, mut out) = tokio::io::split(near);
     let peer = async {
@@ -30,12 +36,17 @@ fn play(script: &[u8], into: &Path) -> Result<ReceiveSummary, ReceiveError> {
         let _ = out.shutdown().await;
         let _ = tokio::io::copy(&mut answers, &mut tokio::io::sink()).await;
     };
-    block_on(async { tokio::join!(receive(far, into, Arc::new(())), peer) }).0
+    block_on(async { tokio::join!(options.receive(far, into, Arc::new(())), peer) }).0
 }
 
 /// Plays messages, each given as its postcard bytes, after a greeting and the totals.
 fn play_messages(messages: &[&[u8]], into: &Path) -> Result<ReceiveSummary, ReceiveError> {
-    let mut script = GREETING.to_vec();
+    play_after(GREETING, messages, into)
+}
+
+/// As [`play_messages`], after another greeting.
+fn play_after(greeting: &[u8], messages: &[&[u8]], into: &Path) -> Result<ReceiveSummary, ReceiveError> {
+    let mut script = greeting.to_vec();
     for message in [&[TOTALS, 0, 0, 0][..]].iter().chain(messages) {
         script.extend_from_slice(&[0, u8::try_from(message.len()).unwrap(), 0, 0, 0]);
         script.extend_from_slice(message);
@@ -69,6 +80,9 @@ const ABORT: u8 = 8;
 const DONE: u8 = 9;
 const LINK: u8 = 10;
 const HOLE: u8 = 11;
+const WOULD: u8 = 12;
+const PRUNE: u8 = 13;
+const CHOOSE: u8 = 14;
 
 fn violation(result: Result<ReceiveSummary, ReceiveError>) -> Violation {
     match result {
@@ -83,7 +97,8 @@ fn paths_that_lead_out_end_the_transfer() {
     let into = outer.path().join("into");
     for path in [&b"../x"[..], b"/x", b"a/../../x", b"..", b".", b"", b"a\0", b"a//b", b".x.rails-part"] {
         let link = named(LINK, 0, path, &[1, b'x', 0]);
-        for message in [named(FOLDER, 0, path, &[]), offering(0, path, &[1]), named(SEAL, 0, path, &[0]), link] {
+        let prune = [&[PRUNE, 0, 1, path.len() as u8], path].concat();
+        for message in [named(FOLDER, 0, path, &[]), offering(0, path, &[1]), named(SEAL, 0, path, &[0]), link, prune] {
             let result = play_messages(&[&message], &into);
             assert!(matches!(result, Err(ReceiveError::Wire(WireError::Message(_)))), "{result:?}");
         }
@@ -164,6 +179,110 @@ fn messages_out_of_turn_are_named() {
     // Zeros that came are worth as much as bytes.
     fs::remove_file(into.path().join(".f.rails-part")).unwrap();
     assert_eq!(harvest(into.path()), Tree::new());
+}
+
+#[test]
+fn a_sender_of_a_dry_run_changes_nothing() {
+    let into = tempdir().unwrap();
+    let offer = offering(0, b"f", &[5]);
+    let start = Violation::Unexpected("the start of a file in a dry run");
+    let seal = Violation::Unexpected("the end of a folder in a dry run");
+    for (messages, expected) in [
+        (&[&offer[..], &[START, 0, 0, 0]][..], start),
+        (&[&named(SEAL, 0, b"d", &[0])], seal),
+        (&[&offer, &[WOULD, 0, 3]], Violation::Offset { id: 0, offset: 3 }),
+        (&[&offer, &[WOULD, 0, 0], &[WOULD, 0, 0]], Violation::Entry { what: "a start", id: 0 }),
+        (&[&[WOULD, 0, 0]], Violation::Entry { what: "a start", id: 0 }),
+    ] {
+        assert_eq!(violation(play_after(GREETING_OF_TRIAL, messages, into.path())), expected);
+    }
+    let would = Violation::Unexpected("a step of a dry run");
+    assert_eq!(violation(play_messages(&[&offer, &[WOULD, 0, 0]], into.path())), would);
+    let folder = named(FOLDER, 1, b"d", &[]);
+    let link = named(LINK, 2, b"l", &[1, b'x', 0]);
+    let played =
+        play_after(GREETING_OF_TRIAL, &[&offer, &folder, &link, &[ABORT, 0, 0], &[DONE]], into.path()).unwrap();
+    assert!(played.is_dry_run && played.failed == 1, "{played:?}");
+    assert_eq!(harvest(into.path()), Tree::new());
+    let unknown = play(b"RAILS-FT\x05\x00S\0\x80", into.path());
+    assert!(matches!(unknown, Err(ReceiveError::Wire(WireError::Terms { byte: 0x80 }))), "{unknown:?}");
+}
+
+#[test]
+fn deletions_that_no_question_allows() {
+    let outer = tempdir().unwrap();
+    let into = outer.path().join("into");
+    for folder in ["into/d", "into/e", "outside"] {
+        fs::create_dir_all(outer.path().join(folder)).unwrap();
+        fs::write(outer.path().join(folder).join("f"), "x").unwrap();
+    }
+    for (link, target) in [("up", "../outside"), ("near", "d"), ("e/up", "../../outside")] {
+        symlink(target, into.join(link)).unwrap();
+    }
+    let before = harvest(outer.path());
+    let prune = |id: u8, path: &[u8]| [&[PRUNE, id, 1, u8::try_from(path.len()).unwrap()], path].concat();
+    let (d, offer) = (prune(0, b"d"), offering(0, b"f", &[5]));
+    let again: Vec<_> = (0..17).map(|id| prune(id, b"d")).collect();
+    let again: Vec<_> = again.iter().map(Vec::as_slice).collect();
+    let choice = || Violation::Entry { what: "a choice", id: 0 };
+    for (messages, expected) in [
+        (&[&[CHOOSE, 0, 1, 1][..]][..], choice()),
+        (&[&d, &[CHOOSE, 0, 2, 1, 1]], choice()),
+        (&[&d, &[CHOOSE, 0, 0]], choice()),
+        (&[&d, &[CHOOSE, 0, 1, 0], &[CHOOSE, 0, 1, 1]], choice()),
+        (&[&offer, &prune(1, b"d")], Violation::Unexpected("a deletion, with files open,")),
+        (&[&d, &[DONE]], Violation::Unexpected("the end of the batch, with files open,")),
+        (&again, Violation::Prunes { max: 16 }),
+    ] {
+        assert_eq!(violation(play_after(GREETING_OF_DELETION, messages, &into)), expected);
+    }
+    for greeting in [GREETING, GREETING_OF_TRIAL] {
+        let unannounced = violation(play_after(greeting, &[&d, &[CHOOSE, 0, 1, 1]], &into));
+        assert_eq!(unannounced, Violation::Unexpected("a deletion"));
+    }
+    // Folders that are links, or none.
+    for path in [&b"up"[..], b"near", b"e/up", b"up/x", b"d/f", b"none"] {
+        let played = play_after(GREETING_OF_DELETION, &[&prune(0, path), &[DONE]], &into).unwrap();
+        assert_eq!((played.failed, played.removed), (1, 0), "{played:?}");
+    }
+    assert_eq!(harvest(outer.path()), before);
+
+    // What the receiver has asked about goes, and nothing else.
+    let played = play_after(GREETING_OF_DELETION, &[&d, &[CHOOSE, 0, 1, 1], &[DONE]], &into).unwrap();
+    assert_eq!((played.failed, played.removed), (0, 1), "{played:?}");
+    assert_eq!(harvest(outer.path()).len(), before.len() - 1);
+}
+
+/// Sends a folder to a peer that makes it, and then says this over and over.
+fn asked(question: &[u8]) -> Result<SendSummary, SendError> {
+    let from = tempdir().unwrap();
+    let sources = [from.path().join("d")];
+    fs::create_dir(&sources[0]).unwrap();
+    let (a, mut peer) = duplex(1 << 12);
+    let plays = async {
+        let made = frame(0, &[2, 0, 2]);
+        peer.write_all(&[&b"RAILS-FT\x05\x00R\0\0"[..], &made].concat()).await.unwrap();
+        // The greeting, the totals, the folder, and the search.
+        peer.read_exact(&mut [0; 13 + 9 + 9 + 10]).await.unwrap();
+        while peer.write_all(&frame(0, question)).await.is_ok() {}
+    };
+    let options = SendOptions::new().delete(true);
+    block_on(async { tokio::join!(options.send(a, &sources, Arc::new(())), plays) }).0
+}
+
+#[test]
+fn a_receiver_that_asks_about_anything() {
+    let asks = |id: u8, name: &[u8]| [&[5, id, 1, 1, b'd', 1, u8::try_from(name.len()).unwrap()], name, &[0]].concat();
+    // It does not wait for the answers.
+    let flooded = asked(&asks(1, b"x"));
+    assert!(matches!(flooded, Err(SendError::Wire(WireError::Violation(Violation::Window)))), "{flooded:?}");
+    let other = asked(&asks(0, b"x"));
+    let expected = Violation::Entry { what: "a question", id: 0 };
+    assert!(matches!(other, Err(SendError::Wire(WireError::Violation(violation))) if violation == expected));
+    for name in [&b"../x"[..], b"..", b"", b"a/b", b".x.rails-part"] {
+        let result = asked(&asks(1, name));
+        assert!(matches!(result, Err(SendError::Wire(WireError::Message(_)))), "{result:?}");
+    }
 }
 
 /// Digesting the bytes that are there takes many minutes, and no sender would hear the result.
@@ -445,9 +564,9 @@ impl Peer {
     async fn greet(&mut self) {
         let totals = [0, 4, 0, 0, 0, TOTALS, 0, 0, 0];
         self.control.write_all(&[GREETING_OF_STREAMS, &totals].concat()).await.unwrap();
-        let mut greeting = [0; 12];
+        let mut greeting = [0; 13];
         self.control.read_exact(&mut greeting).await.unwrap();
-        assert_eq!(&greeting, b"RAILS-FT\x04\x00R\x02");
+        assert_eq!(&greeting, b"RAILS-FT\x05\x00R\x02\0");
     }
 
     /// Offers a file of 5 bytes, and waits for the answer.
@@ -650,8 +769,8 @@ fn a_file_that_fails_at_both_ends_fails_once() {
     let (a, mut peer) = duplex(1 << 16);
     let plays = async {
         let held = frame(0, &[1, 0, 0, 0]);
-        peer.write_all(&[&b"RAILS-FT\x04\x00R\0"[..], &held].concat()).await.unwrap();
-        peer.read_exact(&mut [0; 12]).await.unwrap();
+        peer.write_all(&[&b"RAILS-FT\x05\x00R\0\0"[..], &held].concat()).await.unwrap();
+        peer.read_exact(&mut [0; 13]).await.unwrap();
         // When the file's end comes, and that of the batch: it failed here too, and the last word.
         for (end, answer) in [(ABORT, &[2, 0, 4, 1, b'x'][..]), (DONE, &[3])] {
             let mut message = Vec::new();

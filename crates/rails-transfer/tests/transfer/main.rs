@@ -1,8 +1,10 @@
 //! The file transfer as its callers see it: two ends of a pipe in memory, real folders on disk.
 
+mod delete;
 mod failures;
 mod hostile;
 mod resume;
 mod round_trip;
 mod streams;
 mod support;
+mod trial;

@@ -50,6 +50,7 @@ fn cut_anywhere_costs_at_most_a_block() {
                 resumed += u64::from(resumed_at > 0);
             }
             How::AlreadyThere => assert_eq!(sent.bytes_sent, 0),
+            how => panic!("no dry run: {how:?}"),
         }
         let whole = Tree::from([(b"big".to_vec(), Node::File(0o644, file.clone()))]);
         assert_eq!(harvest(into.path()), whole, "cut {cut}");

@@ -1,8 +1,8 @@
 //! Trees on disk, and runs of both ends over a pipe.
 
 use rails_transfer::{
-    AcceptStreams, Observer, OpenStreams, Outcome, Reason, ReceiveError, ReceiveOptions, ReceiveSummary, RelPath,
-    SendError, SendOptions, SendSummary, Totals, receive, send,
+    AcceptStreams, Change, Observer, OpenStreams, Outcome, Reason, ReceiveError, ReceiveOptions, ReceiveSummary,
+    RelPath, SendError, SendOptions, SendSummary, Totals, receive, send,
 };
 use std::{
     collections::BTreeMap,
@@ -387,6 +387,11 @@ impl<F: Fn(&str) + Send + Sync> Observer for Notes<F> {
             Outcome::AlreadyThere => "there",
             Outcome::Made => "made",
             Outcome::Failed(_) => "failed",
+            Outcome::Would(Change::Send { .. }) => "would send",
+            Outcome::Would(Change::Update) => "would update",
+            Outcome::Would(Change::Make) => "would make",
+            Outcome::Would(Change::Remove) => "would remove",
+            Outcome::Removed => "removed",
         };
         self.note(format!("{outcome} {path} {size}"));
     }

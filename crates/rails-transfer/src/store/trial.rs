@@ -1,0 +1,161 @@
+//! The receiver's files in a dry run: they are looked at, and nothing is made, changed or locked.
+
+use super::{Metadata, Search, because, hash};
+use crate::{
+    calls::Access,
+    message::{Compare, Held, Offer, Prefix, Settled},
+    meta::{MODE_BITS, Meta, Modified},
+    path::{LinkTarget, RelPath},
+    reason::Reason,
+};
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, OpenOptions, OpenOptionsExt as _},
+};
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io,
+    path::{Component, Path},
+};
+
+/// The receiving folder, or none if it is still to be made.
+pub(crate) struct Trial(Option<Dir>);
+
+/// An offered file, as a dry run finds it.
+#[derive(Debug)]
+pub(crate) enum Tried {
+    /// The file stays, changed or not.
+    Settled(Settled),
+    /// The bytes that are there, and the properties of the file under the final name.
+    Held(Held, Option<Meta>),
+}
+
+impl Trial {
+    /// Opens the receiving folder, if there is one.
+    pub(crate) fn open(into: &Path) -> io::Result<Self> {
+        match Dir::open_ambient_dir(into, ambient_authority()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self(None)),
+            opened => Ok(Self(Some(opened?))),
+        }
+    }
+
+    /// Whether a folder is there or would be made.
+    pub(crate) fn folder(&self, path: &RelPath) -> Result<Settled, Reason> {
+        match self.inspect(path)? {
+            Some((_, there)) if there.is_dir() => Ok(Settled::Made),
+            // A folder takes the place of a link.
+            Some((_, there)) if !there.is_symlink() => Err(Reason::new("receiver: a file of this name is there")),
+            _ => Ok(Settled::Would),
+        }
+    }
+
+    /// Whether a link is there or would be made.
+    pub(crate) fn link(&self, path: &RelPath, target: &LinkTarget, meta: Meta) -> Result<Settled, Reason> {
+        let Some((dir, there)) = self.inspect(path)? else { return Ok(Settled::Would) };
+        not_a_folder(&there)?;
+        let is_same =
+            there.is_symlink() && dir.read_link_contents(path.name()).is_ok_and(|found| found == target.as_path());
+        let has_time = meta.modified.is_none_or(|modified| modified == Modified::of(&there));
+        Ok(if is_same && has_time { Settled::Made } else { Settled::Would })
+    }
+
+    /// Finds the bytes of an offered file; stops if the sender no longer awaits the answer.
+    pub(crate) fn look(&self, offer: &Offer, is_awaited: &dyn Fn() -> bool) -> Result<Tried, Reason> {
+        let Some(dir) = self.folder_of(&offer.path)? else { return Ok(Tried::Held(Held::default(), None)) };
+        let (name, size) = (offer.path.name(), offer.size);
+        let there = inspect(&dir, name)?;
+        there.as_ref().map_or(Ok(()), not_a_folder)?;
+        let there = there.filter(|there| there.is_file() && there.len() == size);
+        let part = inspect(&dir, &offer.path.part_name())?;
+        if offer.compare == Compare::Times
+            && let Some(there) = &there
+            && part.is_none()
+            && offer.meta.modified == Some(Modified::of(there))
+        {
+            return Ok(Tried::Settled(updated(Meta::of(there), offer.meta)));
+        }
+        let digest = |name: &OsStr, len: u64| -> Result<Option<Prefix>, Reason> {
+            let Some(mut file) = open(&dir, name) else { return Ok(None) };
+            let mut hasher = blake3::Hasher::new();
+            let len = hash(&mut file, &mut hasher, len, is_awaited).map_err(because("read the file that is there"))?;
+            Ok(Some(Prefix { len, digest: hasher.finalize().into() }))
+        };
+        let whole = if there.is_some() { digest(name, size)?.filter(|found| found.len == size) } else { None };
+        // A part that a receiver would not go on with is none.
+        let is_usable = |part: &Metadata| part.is_file() && part.len() <= size && Access::of(part).is_ours_alone();
+        let part = match part.filter(is_usable) {
+            Some(part) => digest(&offer.path.part_name(), part.len())?.filter(|part| part.len > 0),
+            None => None,
+        };
+        let held = Held { whole: whole.map(|whole| whole.digest), part };
+        Ok(Tried::Held(held, there.as_ref().map(Meta::of)))
+    }
+
+    /// Looks through a folder, if it is there: one that would be made has nothing in it.
+    pub(crate) fn search(&self, path: Option<RelPath>) -> Result<Search, Reason> {
+        let is_there = match &path {
+            Some(path) => self.inspect(path)?.is_some_and(|(_, there)| there.is_dir()),
+            None => true,
+        };
+        match &self.0 {
+            Some(root) if is_there => Search::begin(root, path, true).map_err(because("look through the folder")),
+            _ => Ok(Search::nothing(true)),
+        }
+    }
+
+    /// The entry of that path, in its folder.
+    fn inspect(&self, path: &RelPath) -> Result<Option<(Dir, Metadata)>, Reason> {
+        let Some(dir) = self.folder_of(path)? else { return Ok(None) };
+        Ok(inspect(&dir, path.name())?.map(|there| (dir, there)))
+    }
+
+    /// The folder that holds an entry, if it is there. A link is none: the folder that the sender
+    /// has sent would take its place.
+    fn folder_of(&self, path: &RelPath) -> Result<Option<Dir>, Reason> {
+        let opening = because("open the folder that holds it");
+        let Some(root) = &self.0 else { return Ok(None) };
+        let mut dir = root.try_clone().map_err(&opening)?;
+        for name in path.parent().unwrap_or(Path::new("")).components().map(Component::as_os_str) {
+            match inspect(&dir, name)? {
+                None => return Ok(None),
+                Some(there) if there.is_symlink() => return Ok(None),
+                Some(_) => dir = open_folder(&dir, name).map_err(&opening)?,
+            }
+        }
+        Ok(Some(dir))
+    }
+}
+
+/// Whether a file that stays would get other properties.
+pub(crate) fn updated(there: Meta, meta: Meta) -> Settled {
+    let has_mode = meta.mode.is_none_or(|mode| Some(mode & MODE_BITS) == there.mode);
+    let has_time = meta.modified.is_none() || meta.modified == there.modified;
+    if has_mode && has_time { Settled::Kept } else { Settled::Would }
+}
+
+/// Opens a folder by its name, and no link in its place.
+pub(super) fn open_folder(dir: &Dir, name: &OsStr) -> io::Result<Dir> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);
+    Ok(Dir::from_std_file(dir.open_with(name, &options)?.into_std()))
+}
+
+/// Opens a regular file. One that may not be read can still be replaced; `None`.
+fn open(dir: &Dir, name: &OsStr) -> Option<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
+    let file = dir.open_with(name, &options).ok()?.into_std();
+    file.metadata().is_ok_and(|there| there.is_file()).then_some(file)
+}
+
+fn inspect(dir: &Dir, name: &OsStr) -> Result<Option<Metadata>, Reason> {
+    match dir.symlink_metadata(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        there => there.map(Some).map_err(because("inspect the entry of this name")),
+    }
+}
+
+fn not_a_folder(there: &Metadata) -> Result<(), Reason> {
+    if there.is_dir() { Err(Reason::new("receiver: a folder of this name is there")) } else { Ok(()) }
+}

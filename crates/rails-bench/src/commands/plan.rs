@@ -98,7 +98,9 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
 async fn pair(args: &Args, peer: &Address, plan: RailPlan) -> Result<Paired> {
     let contacts = Remotes::of("--peer", std::slice::from_ref(peer)).await?;
     let rails = placement::build_planned(&plan)?;
-    Endpoint::new(args.machine.topology()?, plan, rails, args.stream.options()?).probe(&contacts).await
+    Endpoint::new(args.machine.topology()?, plan, rails, args.stream.options(std::slice::from_ref(peer))?)
+        .probe(&contacts)
+        .await
 }
 
 /// The advice on irqbalance when interrupts are placed; nothing where it does not run.

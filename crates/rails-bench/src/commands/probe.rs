@@ -48,7 +48,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     block_on(async {
         let mut stop = Stop::on_signals()?;
         let remotes = Remotes::of("--to", std::slice::from_ref(&args.to)).await?;
-        let endpoint = Endpoint::calling(&remotes, None, &args.placement, args.stream.options()?)?;
+        let endpoint =
+            Endpoint::calling(&remotes, None, &args.placement, args.stream.options(std::slice::from_ref(&args.to))?)?;
         let (call, _) = endpoint.call(&remotes, &Request::Probe, &mut stop).await?;
         let measured = stop.or(measure(&call, args.max_rate)).await;
         call.end(&measured).await;

@@ -103,7 +103,7 @@ pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
         let remotes = Remotes::of("--to", &args.to).await?.limited("--to", args.striping.max_addresses());
         // A plain flow has one address.
         let remotes = if args.plain || args.mptcp { remotes.first_of_each() } else { remotes };
-        let mut options = args.application.applied(args.stream.options()?)?;
+        let mut options = args.application.applied(args.stream.options(&args.to)?)?;
         if args.record_decisions.is_some() {
             options = options.record_decisions(RECORDED);
         }

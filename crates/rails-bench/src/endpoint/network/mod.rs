@@ -126,9 +126,10 @@ impl<T: TlsArgs> StreamArgs<T> {
         self.lanes.driver()
     }
 
-    /// The stream's options. Must be called inside a runtime, because it tries the lanes' options
-    /// on a socket.
-    pub(crate) fn options(&self) -> Result<StreamOptions> {
+    /// The options of a stream over lanes to or at `addresses`. Must be called inside a runtime,
+    /// because it tries the lanes' options on a socket.
+    pub(crate) fn options(&self, addresses: &[Address]) -> Result<StreamOptions> {
+        self.celeritas.check_lanes(addresses)?;
         let security = self.join.security(self.tls.security()?)?;
         let celeritas = self.celeritas.transport(&security)?;
         Ok(self.lanes.options()?(security).transport(celeritas))

@@ -48,6 +48,10 @@ pub enum SendError {
     /// A list of files does not fit the rest of the batch; nothing was sent.
     #[error("a list of files {0}")]
     FileList(&'static str),
+    /// Sources are to be removed in a batch that deletes what the sender does not have: the next
+    /// one would delete their copies. Nothing was sent.
+    #[error("a batch that deletes what the sender does not have removes no sources")]
+    Delete,
     /// The receiver refuses the batch.
     #[error("the receiver refused: {0}")]
     Refused(Reason),

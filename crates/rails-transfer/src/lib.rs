@@ -82,6 +82,10 @@
 //!   Only the sender's own list of files grows.
 //!
 //! # Limits
+//! [`SendOptions::delete`] removes no file in whose place the sender has a folder, nor a folder in
+//! whose place it has a file: such an entry fails, and with it the deletion. Unfinished files in
+//! folders that stay are not removed.
+//!
 //! A copy keeps symbolic links as they are, holes, the time of the last change, and the mode: nine
 //! bits, and a folder's sticky bit. Special files are left out. Times of access, owners,
 //! set-user-id and set-group-id bits, extended attributes, access lists and hard links (each name

@@ -12,7 +12,7 @@ use crate::{
     observe::Observer,
     plan::plan,
     proto::{MAX_ANSWERS, MAX_STREAMS},
-    source::{Job, Jobs},
+    source::{Job, Jobs, Pacer},
     streams::OpenStreams,
     summary::SendSummary,
     thread::{self, Stop},
@@ -23,6 +23,7 @@ use futures_util::{FutureExt, future::FusedFuture};
 use readers::{Read, Readers, ToControl};
 use std::{
     future::pending,
+    num::NonZeroU64,
     path::PathBuf,
     pin::pin,
     sync::{Arc, atomic::Ordering, mpsc as sync_mpsc},
@@ -71,13 +72,14 @@ pub struct SendOptions {
     filter: Filter,
     list: Option<FileList>,
     removes_sources: bool,
+    max_bits_per_second: Option<NonZeroU64>,
     terms: Terms,
 }
 
 impl Default for SendOptions {
     fn default() -> Self {
         let (compare, filter, terms) = (Compare::default(), Filter::new(), Terms::default());
-        Self { streams: 4, compare, filter, list: None, removes_sources: false, terms }
+        Self { streams: 4, compare, filter, list: None, removes_sources: false, max_bits_per_second: None, terms }
     }
 }
 
@@ -123,6 +125,16 @@ impl SendOptions {
         self
     }
 
+    /// The rate of the files' bytes, of all streams together, in bits a second. Default: none.
+    ///
+    /// In any span of time no more bytes are sent than at that rate, and in 100 ms. What is sent
+    /// beside them is not counted: messages, and the headers of the layers below.
+    #[must_use]
+    pub fn max_rate(mut self, bits_per_second: NonZeroU64) -> Self {
+        self.max_bits_per_second = Some(bits_per_second);
+        self
+    }
+
     /// Whether the files and links that the receiver has are removed here when the batch is
     /// complete; folders stay. Default: no.
     ///
@@ -152,7 +164,8 @@ impl SendOptions {
     ///
     /// That comes when all else has arrived, and only if nothing failed
     /// ([`SendSummary::is_removal_off`]): what could not be read here might have to stay. What the
-    /// filter leaves out stays there too, with the folders that hold it.
+    /// filter leaves out stays there too, with the folders that hold it. Not together with
+    /// [`remove_sources`](Self::remove_sources): the next batch would remove the copies.
     #[must_use]
     pub fn delete(mut self, delete: bool) -> Self {
         self.terms.deletes = delete;
@@ -198,12 +211,16 @@ impl SendOptions {
         if self.terms.deletes && self.list.is_some() {
             return Err(SendError::FileList("leaves no whole folder to delete in"));
         }
+        if self.terms.deletes && self.removes_sources {
+            return Err(SendError::Delete);
+        }
         let (sources, filter, list) = (sources.to_vec(), self.filter, self.list);
         let plan = thread::run(move || plan(&sources, filter, list.as_ref()))?.await??;
         let files = usize::try_from(plan.totals.files).unwrap_or(usize::MAX);
         let (jobs_in, jobs) = Jobs::new();
+        let pacer = self.max_bits_per_second.map(Pacer::new);
         // The threads end when `jobs_in` or `stop` is dropped, at the latest after one more read.
-        let readers = Readers::start(self.streams.max(1).min(files), &jobs, &*observer)?;
+        let readers = Readers::start(self.streams.max(1).min(files), &jobs, pacer.as_ref(), &*observer)?;
         observer.totals(&plan.totals);
         plan.skipped.iter().for_each(|skip| observer.skipped(&skip.source, &skip.reason));
         plan.unreadable.iter().for_each(|reason| observer.unreadable(reason));

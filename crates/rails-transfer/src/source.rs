@@ -6,7 +6,7 @@ use crate::{
     meta::Meta,
     path::RelPath,
     plan::Place,
-    proto::{Choice, choose, prefix_to_check},
+    proto::{Choice, Pace, choose, prefix_to_check},
     reason::Reason,
     stamp::Stamp,
     zeros::hash_zeros,
@@ -19,15 +19,16 @@ use nix::{
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read, Seek, SeekFrom},
+    num::NonZeroU64,
     ops::Range,
     os::unix::fs::OpenOptionsExt as _,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
         mpsc as sync_mpsc,
     },
     thread,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 /// A file to read, after the receiver has named the bytes that it holds.
@@ -59,6 +60,31 @@ impl Jobs {
     /// Waits for the next job; `None` when there will be none.
     fn next(&self) -> Option<Arc<Job>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+    }
+}
+
+/// The pace of a batch, which all its readers keep together.
+#[derive(Debug, Clone)]
+pub(crate) struct Pacer(Arc<Mutex<Pace>>);
+
+impl Pacer {
+    pub(crate) fn new(bits_per_second: NonZeroU64) -> Self {
+        Self(Arc::new(Mutex::new(Pace::new(bits_per_second))))
+    }
+
+    fn max_block(&self) -> usize {
+        self.pace().max_block()
+    }
+
+    /// The time at which so many bytes may go.
+    fn take(&self, bytes: usize) -> Instant {
+        let mut pace = self.pace();
+        let now = Instant::now();
+        now + pace.take(now, bytes)
+    }
+
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -116,9 +142,9 @@ pub(crate) trait Output {
 }
 
 /// Reads the files of all jobs, until there are no more or the output is gone.
-pub(crate) fn read_all<O: Output>(jobs: &Jobs, mut output: O) -> Result<(), O::Gone> {
+pub(crate) fn read_all<O: Output>(jobs: &Jobs, pacer: Option<&Pacer>, mut output: O) -> Result<(), O::Gone> {
     while let Some(job) = jobs.next() {
-        let event = match (Reading { job: &job, output: &mut output }.read()) {
+        let event = match (Reading { job: &job, pacer, output: &mut output }.read()) {
             Ok(()) => continue,
             Err(Stop::Gone(gone)) => return Err(gone),
             Err(Stop::Failed(reason)) => Event::Failed { reason },
@@ -143,6 +169,7 @@ enum Stop<G> {
 
 struct Reading<'a, O> {
     job: &'a Arc<Job>,
+    pacer: Option<&'a Pacer>,
     output: &'a mut O,
 }
 
@@ -196,6 +223,7 @@ impl<O: Output> Reading<'_, O> {
         self.emit(Event::Start { offset, meta })?;
         let size = self.job.size;
         let (mut at, mut data) = (offset, offset..offset);
+        let most = self.pacer.map_or(BLOCK, |pacer| pacer.max_block().min(BLOCK));
         while at < size {
             stopped(self.job)?;
             if at == data.end {
@@ -210,11 +238,12 @@ impl<O: Output> Reading<'_, O> {
                 continue;
             }
             let left = data.end - at;
-            let len = usize::try_from(left).map_or(BLOCK, |left| left.min(BLOCK));
+            let len = usize::try_from(left).map_or(most, |left| left.min(most));
             let mut block = self.output.spare();
             let payload = block.payload_mut(len);
             read_exactly(file, payload, size)?;
             hasher.update(payload);
+            self.wait(len)?;
             self.output.block(self.job, block).map_err(Stop::Gone)?;
             at += len as u64;
         }
@@ -222,6 +251,20 @@ impl<O: Output> Reading<'_, O> {
             return Err(Stop::Changed(Reason::new(format_args!("sender: the file grew past {size} bytes while sent"))));
         }
         Ok(hasher.finalize().into())
+    }
+
+    /// Waits until so many bytes may go.
+    fn wait(&mut self, bytes: usize) -> Result<(), Stop<O::Gone>> {
+        let Some(at) = self.pacer.map(|pacer| pacer.take(bytes)) else { return Ok(()) };
+        loop {
+            let left = at.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            thread::sleep(left.min(MAX_NAP));
+            stopped(self.job)?;
+            self.output.check().map_err(Stop::Gone)?;
+        }
     }
 
     fn hash_exactly(
@@ -368,6 +411,8 @@ fn failed<G>(doing: &str, error: &io::Error) -> Stop<G> {
 /// the second-level cache between the read, the hash and the write. Below the protocol's limit of 1
 /// MiB.
 const BLOCK: usize = 256 * 1024;
+/// So long a reader that keeps a pace does not look whether it is wanted.
+const MAX_NAP: Duration = Duration::from_millis(100);
 /// Two ticks of the slowest clock: up to Linux 6.12 a file's times are those of the last tick, of
 /// at most 10 ms.
 const TICK: Duration = Duration::from_millis(20);

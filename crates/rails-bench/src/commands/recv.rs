@@ -84,7 +84,7 @@ pub(crate) fn run(args: Args, details: bool) -> Result<Exit> {
 
 async fn recv(args: Args, details: bool) -> Result<Exit> {
     let mut stop = args.stream.stop()?;
-    let options = args.stream.options(&[])?;
+    let options = args.stream.options(&args.listen)?;
     let addresses = addresses_of("--listen", &args.listen).await?;
     let end = Endpoint::listening("--listen", &addresses, &args.placement, options)?;
     rails_transfer::make_folder(&args.into).with_context(|| format!("--into {}", args.into.display()))?;

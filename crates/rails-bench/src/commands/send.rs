@@ -11,7 +11,7 @@ use crate::{
     placement::RailsArgs,
     print,
     progress::Progress,
-    report,
+    rate, report,
     retry::{Retry, Tally},
     stop::{Stop, Stopped},
     thread::block_on,
@@ -21,8 +21,10 @@ use anyhow::{Context, Result};
 use filter::FilterArgs;
 use list::ListArgs;
 use rails_multirail::RailRequest;
+use rails_topo::Bandwidth;
 use rails_transfer::{Compare, FileList, SendOptions, SendSummary};
 use std::{
+    num::NonZeroU64,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
@@ -62,8 +64,8 @@ code 1.
 
 With --delete the receiver's copies of the folders that are sent lose the entries that are not here (DIR/. stands for \
 the receiver's folder itself), links unfollowed. What --exclude leaves out stays there, with the folders around it, \
-and so do special files that are here. If anything failed, nothing is removed: it might be what could not be read. A \
-file in the place of a folder, or the other way round, fails its entry and is not removed either.
+and so do special files that are here. If anything failed, nothing is removed (exit code 1): it might be what could \
+not be read. A file in the place of a folder, or the other way round, fails its entry and is not removed either.
 
 With --dry-run nothing changes at either end: a line names each entry that would change (a folder's mode and time are \
 not compared), and the summary what would be sent. Parts are not locked, so that another transfer may change them \
@@ -96,6 +98,10 @@ pub(crate) struct Args {
     /// Remove the files and links that the receiver has, when the batch is complete; folders stay
     #[arg(long)]
     remove_source_files: bool,
+    /// Send files at this rate at most, such as 50mbit: their bytes, over all lanes together. A
+    /// burst has 100 ms of them
+    #[arg(long, value_name = "RATE", value_parser = rate::parse)]
+    bwlimit: Option<Bandwidth>,
     /// How long to try again where a receiver that was there is gone, without progress: when it is
     /// started again, the batch goes on. 0 ends at once
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
@@ -105,7 +111,7 @@ pub(crate) struct Args {
     json: bool,
     /// Remove, in the folders that are sent, what the receiver has there and this end has not, when
     /// all else has arrived; `recv --allow-delete` allows it
-    #[arg(long, conflicts_with = "files_from")]
+    #[arg(long, conflicts_with_all = ["files_from", "remove_source_files"])]
     delete: bool,
     /// Compare alone: say which files would be sent and which entries would change, and change
     /// nothing at either end
@@ -189,8 +195,13 @@ impl Args {
             .remove_sources(self.remove_source_files)
             .dry_run(self.dry_run)
             .delete(self.delete);
-        match list {
+        let options = match list {
             Some(list) => options.files(list),
+            None => options,
+        };
+        // The parser takes no rate of 0.
+        match self.bwlimit.and_then(|rate| NonZeroU64::new(rate.as_bits_per_second())) {
+            Some(rate) => options.max_rate(rate),
             None => options,
         }
     }

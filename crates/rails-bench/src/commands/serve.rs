@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
     block_on(async {
         let mut stop = args.stream.stop()?;
         let addresses = addresses_of("--listen", &args.listen).await?;
-        let options = args.application.applied(args.stream.options(&[])?)?;
+        let options = args.application.applied(args.stream.options(&args.listen)?)?;
         let endpoint = Endpoint::listening("--listen", &addresses, &args.placement, options)?;
         let host = Host::of(endpoint.listen(&addresses).await?, Role::Serve);
         let terms = Terms { places: if args.once { 1 } else { PLACES }, once: args.once };

@@ -13,8 +13,6 @@ use std::{
 
 /// How long the survivor may take to end.
 const BOUND: Duration = Duration::from_secs(30);
-/// Given to both sides: how streams are kept, and the rate of lanes of Celeritas.
-const STREAM: &[&str] = &["--insecure", "--rate", "400mbit"];
 /// The sender would wait for silence much longer than the test waits: the kernel of the killed
 /// receiver tells it. It waits for no other receiver.
 const SENDER: &[&str] = &["--outage-limit", "600", "--retry", "0"];
@@ -29,11 +27,17 @@ const MAX: usize = 5;
 #[derive(Debug, Clone, Copy)]
 struct Lanes {
     listen: &'static str,
+    /// Given to both sides: how streams are kept, and the rate of lanes of Celeritas.
+    stream: &'static [&'static str],
     moments: usize,
 }
 
-const TCP: Lanes = Lanes { listen: "127.0.0.1:0,127.0.0.2:0", moments: MOMENTS };
-const CELERITAS: Lanes = Lanes { listen: "celeritas://127.0.0.1:0,celeritas://127.0.0.2:0", moments: MOMENTS / 2 };
+const TCP: Lanes = Lanes { listen: "127.0.0.1:0,127.0.0.2:0", stream: &["--insecure"], moments: MOMENTS };
+const CELERITAS: Lanes = Lanes {
+    listen: "celeritas://127.0.0.1:0,celeritas://127.0.0.2:0",
+    stream: &["--insecure", "--rate", "400mbit"],
+    moments: MOMENTS / 2,
+};
 
 #[test]
 fn sender_killed_at_any_moment() {
@@ -166,12 +170,16 @@ impl Batch {
     }
 
     fn receiver(&self, more: &[&str]) -> Receiver {
-        Receiver::start_at(self.lanes.listen, &self.inbox, STREAM.iter().chain(RECEIVER).chain(more).copied())
+        Receiver::start_at(
+            self.lanes.listen,
+            &self.inbox,
+            self.lanes.stream.iter().chain(RECEIVER).chain(more).copied(),
+        )
     }
 
     fn send(&self, to: &str) -> (Child, mpsc::Receiver<String>) {
         let arguments = ["send", text(&self.source), "--to", to];
-        start(rails_bench(arguments.iter().chain(STREAM).chain(SENDER).copied()))
+        start(rails_bench(arguments.iter().chain(self.lanes.stream).chain(SENDER).copied()))
     }
 
     /// The time of a transfer that no kill disturbs, from the start of the sender's process.

@@ -42,6 +42,26 @@ fn a_wrong_command_line_names_the_flag() {
 }
 
 #[test]
+fn a_rate_of_lanes_that_have_none() {
+    let commands: [&[&str]; 5] = [
+        &["send", "/etc/hostname", "--to", "127.0.0.1,tcp://127.0.0.2"],
+        &["stream", "--to", "127.0.0.1"],
+        &["probe", "--to", "127.0.0.1", "--max-rate", "1gbit"],
+        &["serve", "--listen", "127.0.0.1:0"],
+        &["recv", "--listen", "127.0.0.1:0", "--into", "/nonexistent/x"],
+    ];
+    for command in commands {
+        for rate in ["10mbit", "127.0.0.1=10mbit"] {
+            let args = command.iter().copied().chain(["--insecure", "--rate", rate]);
+            refused(args, 2, &["no lane is of Celeritas, and TCP has no rate to set", "help: use `send --bwlimit`"]);
+        }
+    }
+    let mixed = ["send", "/etc/hostname", "--to", "127.0.0.1,celeritas://127.0.0.2", "--insecure"];
+    let of_tcp = mixed.into_iter().chain(["--rate", "127.0.0.2=1mbit,127.0.0.1=10mbit"]);
+    refused(of_tcp, 2, &["--rate 127.0.0.1=10 Mbit/s: no lane is of Celeritas"]);
+}
+
+#[test]
 fn machines_that_cannot_be_read_name_the_flag() {
     refused(
         ["topo", "--topology", "/no/such"],

@@ -11,6 +11,7 @@ use std::{
     os::unix::{fs::symlink, net::UnixListener},
     path::Path,
     process::{Command, Output},
+    time::{Duration, Instant},
 };
 
 const SECRET: &str = "a secret of the tests";
@@ -386,6 +387,9 @@ fn entries_that_the_sender_has_not_are_removed() {
         let send = ["send", "--insecure", text(&source), "--to", to, "--delete", "--exclude", "cache"];
         run(send.iter().chain(more).copied())
     };
+    // A second run would remove the copies of the files that the first has removed here.
+    let lossy = send("127.0.0.1", &["--remove-source-files"]);
+    assert_eq!(lossy.status.code(), Some(2), "{}", stderr(&lossy));
     let refusing = Receiver::start(&inbox, ["--insecure", "--once"]);
     let refused = send(&refusing.addresses, &["--dry-run"]);
     assert_eq!(refused.status.code(), Some(1));
@@ -455,6 +459,24 @@ fn listed_entries_are_sent_alone() {
     assert!(stderr(&missing).contains("tree/none: No such file"), "{}", stderr(&missing));
     assert_eq!(files(), ["empty", "below/small"]);
     receiver.kill();
+}
+
+/// A lower limit on the time is all that tells that a rate holds.
+#[test]
+fn files_go_at_the_rate_of_all_lanes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, inbox) = (folder.path().join("tree"), folder.path().join("inbox"));
+    tree(&source);
+    let receiver = Receiver::start(&inbox, ["--insecure", "--once"]);
+    let send = ["send", "--insecure", text(&source), "--to", &receiver.addresses, "--bwlimit"];
+    let wrong = run(send.into_iter().chain(["fast"]));
+    assert_eq!(wrong.status.code(), Some(2), "{}", stderr(&wrong));
+    let begin = Instant::now();
+    let sent = run(send.into_iter().chain(["40mbit"]));
+    assert!(begin.elapsed() >= Duration::from_millis(900), "5 MB, but for 100 ms: {:?}", begin.elapsed());
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    assert_same(&source, &inbox.join("tree"));
+    assert_eq!(receiver.finish().0, 0);
 }
 
 #[test]

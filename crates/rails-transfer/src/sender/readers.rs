@@ -7,7 +7,7 @@ use crate::{
     frame::Block,
     observe::Observer,
     reason::Reason,
-    source::{Event, Job, Jobs, Output, read_all},
+    source::{Event, Job, Jobs, Output, Pacer, read_all},
     streams::OpenStreams,
     thread::{self, Stop, Stopped},
     wire::FrameWriter,
@@ -70,12 +70,17 @@ pub(super) enum Gone {
 
 impl<S: AsyncWrite + Unpin + Send + 'static> Readers<S> {
     /// Starts that many threads, or as many as can be had. The first is needed.
-    pub(super) fn start(count: usize, jobs: &Jobs, observer: &dyn Observer) -> Result<Self, ThreadError> {
+    pub(super) fn start(
+        count: usize,
+        jobs: &Jobs,
+        pacer: Option<&Pacer>,
+        observer: &dyn Observer,
+    ) -> Result<Self, ThreadError> {
         let (mut threads, mut has_told) = (Vec::new(), false);
         while threads.len() < count {
             let (way_in, way) = oneshot::channel();
-            let jobs = jobs.clone();
-            match thread::run(move || read(&jobs, way.blocking_recv().ok())) {
+            let (jobs, pacer) = (jobs.clone(), pacer.cloned());
+            match thread::run(move || read(&jobs, pacer.as_ref(), way.blocking_recv().ok())) {
                 Ok(running) => threads.push((way_in, running)),
                 Err(error) if threads.is_empty() => return Err(error),
                 Err(error) => {
@@ -157,15 +162,15 @@ async fn failure(running: &mut FuturesUnordered<Thread>) -> SendError {
 }
 
 /// A reader's thread.
-fn read<S: AsyncWrite + Unpin>(jobs: &Jobs, way: Option<Way<S>>) -> Result<(), WireError> {
+fn read<S: AsyncWrite + Unpin>(jobs: &Jobs, pacer: Option<&Pacer>, way: Option<Way<S>>) -> Result<(), WireError> {
     match way {
-        Some(Way::Stream(carrier)) => match read_all(jobs, carrier) {
+        Some(Way::Stream(carrier)) => match read_all(jobs, pacer, carrier) {
             Err(Gone::Failed(error)) => Err(error),
             Ok(()) | Err(Gone::Stopped) => Ok(()),
         },
         Some(Way::Control(to_control)) => {
             // The control stream's task has ended, and knows why.
-            let _ = read_all(jobs, to_control);
+            let _ = read_all(jobs, pacer, to_control);
             Ok(())
         }
         None => Ok(()),

@@ -290,3 +290,19 @@ fn parts_gone_on_from_are_private() {
     file.start(held.part.unwrap().len, meta(0o600), &store.guarantees).unwrap();
     assert_eq!(fs::metadata(&part).unwrap().permissions().mode() & 0o777, 0o600);
 }
+
+#[test]
+fn entries_that_cannot_be_removed_are_named() {
+    // Nobody removes a name there, not even root.
+    let root = Dir::open_ambient_dir("/proc/self", ambient_authority()).unwrap();
+    let mut search = Search::begin(&root, Some(RelPath::parse("ns").unwrap()), false).unwrap();
+    let Next::Ask(Some(folder), entries) = search.next(None) else { panic!("there are namespaces") };
+    assert_eq!(folder.as_bytes(), b"ns");
+    search.choose(&vec![true; entries.len()], |path| panic!("{path} is gone"));
+    let Next::Over(0, Some(reason)) = search.next(None) else { panic!("it has no other entries") };
+    let others = format!("; and {} others", entries.len() - 1);
+    assert!(
+        reason.as_str().starts_with("receiver: cannot remove ns/") && reason.as_str().ends_with(&others),
+        "{reason}"
+    );
+}

@@ -2,7 +2,7 @@
 
 use super::support::{Node, Notes, Results, Tree, block_on, bytes, harvest, plant};
 use proptest::prelude::*;
-use rails_transfer::{Filter, Observer, ReceiveError, ReceiveOptions, SendError, SendOptions, SendSummary};
+use rails_transfer::{FileList, Filter, Observer, ReceiveError, ReceiveOptions, SendError, SendOptions, SendSummary};
 use std::{
     collections::BTreeSet,
     fs,
@@ -232,4 +232,17 @@ fn links_go_and_are_not_followed() {
     assert!(sent.is_complete(), "{:?}", sent.failures);
     assert_eq!(removed, ["d/far", "d/near", "d/sub"].map(String::from).into());
     assert!(outer.path().join("outside/f").exists() && into.join("inside/f").exists());
+}
+
+#[test]
+fn options_that_a_deletion_excludes() {
+    let from = tempdir().unwrap();
+    let sources = [from.path().to_owned()];
+    let options = || SendOptions::new().delete(true);
+    let list = FileList::parse(b"f", b'\n').unwrap();
+    for options in [options().files(list), options().remove_sources(true)] {
+        let (a, _b) = duplex(256);
+        let sent = block_on(options.send(a, &sources, Arc::new(())));
+        assert!(matches!(sent, Err(SendError::Delete | SendError::FileList(_))), "{sent:?}");
+    }
 }

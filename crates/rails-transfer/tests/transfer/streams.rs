@@ -17,7 +17,7 @@ use std::{
     },
     task::{Context, Poll},
     thread,
-    time::{Duration, UNIX_EPOCH},
+    time::{Duration, Instant, UNIX_EPOCH},
 };
 use tempfile::tempdir;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
@@ -325,6 +325,33 @@ fn a_sender_that_is_dropped_stops_on_a_stream_that_takes_all() {
     let soon = sent.load(Relaxed);
     thread::sleep(Duration::from_millis(300));
     assert_eq!(sent.load(Relaxed), soon);
+}
+
+/// A lower limit on the time is all that tells that a rate holds.
+#[test]
+fn a_rate_over_all_streams() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    for number in 0..6 {
+        fs::write(from.path().join(format!("{number}")), bytes(number, 100_000)).unwrap();
+    }
+    let sources = [from.path().join(".")];
+    for opened in [0, 4] {
+        let _ = fs::remove_dir_all(into.path());
+        let streams = Streams { opened, ..Streams::default() };
+        let (a, b) = duplex(1 << 16);
+        let (opens, accepts) = streams.ends();
+        let options = SendOptions::new().streams(opened).max_rate(8_000_000.try_into().unwrap());
+        let begin = Instant::now();
+        let (sent, received) = block_on(async {
+            tokio::join!(
+                options.send_over(a, opens, &sources, Arc::new(())),
+                ReceiveOptions::new().receive_over(b, accepts, into.path(), Arc::new(()))
+            )
+        });
+        // The bucket has 100 kB of the 600 at first.
+        assert!(begin.elapsed() >= Duration::from_millis(500), "{:?}", begin.elapsed());
+        assert!(sent.unwrap().is_complete() && received.unwrap().stored == 6);
+    }
 }
 
 /// Streams that fail where they end, as those of a session that the peer closes.

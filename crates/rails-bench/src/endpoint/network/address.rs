@@ -2,7 +2,7 @@
 
 use rails_multirail::Scheme;
 use rails_net::ScopedAddress;
-use std::{fmt, str::FromStr};
+use std::{fmt, net::IpAddr, str::FromStr};
 
 /// An address or a host's name, with a port, and the transport that is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +16,21 @@ pub(crate) struct Address {
 enum Host {
     Ip(ScopedAddress),
     Name(String),
+}
+
+impl Address {
+    /// The transport that is meant.
+    pub(super) fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// The IP address, if it is none of a name.
+    pub(super) fn ip(&self) -> Option<IpAddr> {
+        match &self.host {
+            Host::Ip(address) => Some(address.ip()),
+            Host::Name(_) => None,
+        }
+    }
 }
 
 impl FromStr for Address {

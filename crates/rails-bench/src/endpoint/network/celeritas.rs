@@ -1,16 +1,22 @@
 //! Options of Celeritas on the command line.
 
-use crate::{exit::Help, machine::this_machine, rate};
+use super::Address;
+use crate::{
+    exit::{Help, Helped},
+    machine::this_machine,
+    rate,
+};
 use anyhow::{Result, anyhow};
 use rails_celeritas::{AdaptiveOptions, CeleritasOptions, CeleritasTransport};
-use rails_multirail::Security;
+use rails_multirail::{Scheme, Security};
 use rails_topo::{Bandwidth, NicKind};
-use std::{net::IpAddr, str::FromStr};
+use std::{fmt, net::IpAddr, str::FromStr};
 
 /// Options of Celeritas lanes, whose addresses are `celeritas://HOST:PORT`.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct CeleritasArgs {
-    /// Rate at which Celeritas lanes send, headers included, such as 495mbit; IP=RATE is that of
+    /// Rate at which Celeritas lanes send (celeritas://HOST:PORT; TCP lanes take none), headers
+    /// included, such as 495mbit; IP=RATE is that of
     /// the lanes of one path, whose address IP is in --to or --listen [default: each lane looks
     /// for its rate, and makes way for others]
     #[arg(long, value_name = "[IP=]RATE,...", value_delimiter = ',')]
@@ -40,6 +46,26 @@ impl CeleritasArgs {
         Ok(transport)
     }
 
+    /// Refuses a rate that no lane has: TCP finds its own.
+    pub(super) fn check_lanes(&self, addresses: &[Address]) -> Result<()> {
+        let is_unheeded = |rate: &&LaneRate| {
+            // A name may stand for any address.
+            let may_be = |address: &&Address| match (rate.path, address.ip()) {
+                (Some(path), Some(ip)) => path == ip,
+                _ => true,
+            };
+            let mut lanes = addresses.iter().filter(may_be).peekable();
+            lanes.peek().is_some() && lanes.all(|address| address.scheme() == Scheme::TCP)
+        };
+        match self.rate.iter().find(is_unheeded) {
+            Some(rate) => Err(Helped::usage(
+                format_args!("--rate {rate}: no lane is of Celeritas, and TCP has no rate to set"),
+                "use `send --bwlimit` to limit the files' bytes, or celeritas://HOST:PORT at both ends",
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// Refuses a rate above the speed of the fastest interface, if speeds are known.
     fn check(&self) -> Result<()> {
         if self.rate.is_empty() {
@@ -56,6 +82,16 @@ impl CeleritasArgs {
             }
             None => Ok(()),
         }
+    }
+}
+
+/// As the command line has it.
+impl fmt::Display for LaneRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = self.path {
+            write!(f, "{path}=")?;
+        }
+        self.rate.fmt(f)
     }
 }
 

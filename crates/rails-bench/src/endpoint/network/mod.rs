@@ -132,10 +132,12 @@ impl<T: TlsArgs> StreamArgs<T> {
         self.lanes.driver()
     }
 
-    /// The stream's options, at an end that calls these hosts, or none. Must be called inside a
-    /// runtime, because it tries the lanes' options on a socket.
-    pub(crate) fn options(&self, called: &[Address]) -> Result<StreamOptions> {
-        let called = called.first().map(Address::host);
+    /// The options of a stream over lanes to or at `addresses`; a certificate is of the first that
+    /// an end calls. Must be called inside a runtime, because it tries the lanes' options on a
+    /// socket.
+    pub(crate) fn options(&self, addresses: &[Address]) -> Result<StreamOptions> {
+        self.celeritas.check_lanes(addresses)?;
+        let called = addresses.first().map(Address::host);
         let security = self.join.security(self.tls.security(called.as_deref())?)?;
         let celeritas = self.celeritas.transport(&security)?;
         Ok(self.lanes.options()?(security).transport(celeritas))

@@ -24,6 +24,8 @@ pub struct Cli {
     #[arg(short, long, global = true, action = ArgAction::Count, display_order = 100)]
     verbose: u8,
     #[command(flatten)]
+    color: logs::ColorArgs,
+    #[command(flatten)]
     config: ConfigArgs,
     #[command(subcommand)]
     command: Command,
@@ -59,7 +61,7 @@ enum Command {
 impl Cli {
     /// Sends warnings, and with `-v` more, to stderr.
     pub fn log_to_stderr(&self) {
-        logs::to_stderr(self.verbose);
+        logs::to_stderr(self.verbose, self.color);
     }
 
     /// Runs the command.

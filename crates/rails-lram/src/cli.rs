@@ -17,6 +17,8 @@ pub struct Cli {
     /// Say more on stderr: links that come and go (-v), everything (-vv)
     #[arg(short, long, global = true, action = ArgAction::Count, display_order = 100)]
     verbose: u8,
+    #[command(flatten)]
+    color: logs::ColorArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -45,7 +47,7 @@ enum Command {
 impl Cli {
     /// Sends warnings, and with `-v` more, to stderr.
     pub fn log_to_stderr(&self) {
-        logs::to_stderr(self.verbose);
+        logs::to_stderr(self.verbose, self.color);
     }
 
     /// Runs the command.

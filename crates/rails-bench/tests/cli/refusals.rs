@@ -1,11 +1,12 @@
 //! Refusals name the flag and the help.
 
-use crate::util::{rails_bench, run, secret, stderr};
+use crate::util::{Receiver, rails_bench, run, secret, stderr, text};
 use nix::errno::Errno;
 use rails_lab::Sandbox;
 use std::{
     fs,
-    net::TcpListener,
+    io::Write,
+    net::{TcpListener, TcpStream},
     os::unix::fs::PermissionsExt,
     process::{Command, Output},
 };
@@ -249,4 +250,54 @@ fn directions_that_do_not_go_together() {
     refused(["stream", "--to", "127.0.0.1", "--reverse", "--plain"], 2, &["--reverse", "--plain"]);
     refused(["stream", "--to", "127.0.0.1", "--reverse", "--both"], 2, &["--reverse", "--both"]);
     refused(["stream", "--to", "127.0.0.1", "--interval", "0.01"], 2, &["--interval", "it is at least 0.1"]);
+}
+
+/// A service at which each connection is answered so; gives its address.
+fn service(answer: impl Fn(TcpStream) + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || listener.incoming().flatten().for_each(answer));
+    address
+}
+
+#[test]
+fn services_of_others_are_quoted() {
+    let greeted = service(|mut caller| {
+        caller.write_all(b"SSH-2.0-OpenSSH_9.2\x1b[2J\r\n").unwrap();
+        // The caller hangs up first.
+        std::mem::forget(caller);
+    });
+    let closed = service(drop);
+    for (to, said, help) in [
+        (
+            &greeted,
+            r#"does not speak the rails protocol: it said "SSH-2.0-OpenSSH_9.2\x1b[2J\r\n""#,
+            "help: something else",
+        ),
+        (&closed, "the connection failed during the handshake", "help: the peer takes connections and closes them"),
+    ] {
+        for command in [&["stream", "--seconds", "1"][..], &["send", "Cargo.toml"], &["probe", "--max-rate", "1mbit"]] {
+            let output = run(command.iter().copied().chain(["--insecure", "--to", to]));
+            check(&output, 1, &[said, help]);
+            // The warning of --insecure, the error, the lane's cause, and the help.
+            assert_eq!(stderr(&output).lines().count(), 4, "{}", stderr(&output));
+        }
+    }
+}
+
+#[test]
+fn lines_of_the_log_have_time_and_color() {
+    let folder = tempfile::tempdir().unwrap();
+    let (inbox, secret) = (folder.path().join("inbox"), secret(folder.path(), "a secret of the tests"));
+    for (flags, is_colored) in [(vec!["--color", "always"], true), (vec!["--color=never"], false), (vec![], false)] {
+        let receiver = Receiver::start(&inbox, ["--secret-file", text(&secret)].into_iter().chain(flags));
+        let wrong = run(["send", "Cargo.toml", "--to", &receiver.addresses, "--insecure"]);
+        assert_eq!(wrong.status.code(), Some(1));
+        let line = std::iter::repeat_with(|| receiver.wait_for("")).find(|line| line.contains("a lane was refused"));
+        let line = line.unwrap();
+        assert_eq!(line.contains("\x1b["), is_colored, "{line}");
+        // Such as 2026-01-02T03:04:05.678Z.
+        let time = line.trim_start_matches("\x1b[2m").split_at(24).0;
+        assert!(time.ends_with('Z') && time.as_bytes()[10] == b'T', "{line}");
+    }
 }

@@ -123,7 +123,7 @@ fn netns_path_that_swallows_large_packets_is_named() {
     let lab = LinkLab::builder().emulated(link).build().expect("labs can be built here");
     lab.set_large_packets_lost(Side::B, 0, Some(700)).expect("root may do that");
     let folder = tempfile::tempdir().unwrap();
-    let transfer = Transfer::start(&lab, "tcp", folder.path(), 1 << 20, &["--outage-limit", "3"]);
+    let transfer = Transfer::start(&lab, "tcp", folder.path(), 1 << 20, &["--outage-limit", "3", "-v"]);
     let (code, _, said) = finish_within(transfer.sender.0, &transfer.sender.1, PATIENCE);
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("net.ipv4.tcp_mtu_probing=1") && said.contains("help: try `--mss 1200`"), "{said}");

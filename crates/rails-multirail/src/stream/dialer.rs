@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     RailId, StreamOptions,
-    error::{FailedLane, JoinError},
+    error::{FailedLane, JoinError, with_causes},
     rails::{MoveListener, Rails},
 };
 use rails_net::Lane;
@@ -369,9 +369,17 @@ impl Dialer {
             if has_stalled {
                 sleep(redial.wait()).await;
             }
+            let mut is_told = false;
             while is_missed() {
-                if let Ok(Ok((lane, _))) = timeout(kept.longest_attempt, self.join(kept.path)).await {
-                    return lane;
+                let joined = timeout(kept.longest_attempt, self.join(kept.path)).await;
+                let error = match joined.unwrap_or(Err(JoinError::Timeout)) {
+                    Ok((lane, _)) => return lane,
+                    Err(error) => with_causes(&error),
+                };
+                if !std::mem::replace(&mut is_told, true) {
+                    let Path { index, rail, remote } = kept.path;
+                    let stream = kept.shared.id;
+                    tracing::warn!(%stream, lane = index, %rail, %remote, error, "a lane cannot be used, nor dialled again");
                 }
                 redial.failed(None);
                 sleep(redial.wait()).await;

@@ -6,6 +6,7 @@ use rails_net::Lane;
 use rails_proto::handshake::{
     Credentials, HandshakeError, HandshakeMessage, Hello, Initiator, InitiatorStep, Joined, Nonce, PREFIX_LEN,
 };
+use std::io::IoSliceMut;
 
 /// A fresh random number.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], getrandom::Error> {
@@ -24,13 +25,23 @@ pub(crate) fn jitter() -> u8 {
 pub(crate) async fn read_message(lane: &dyn Lane, longest: usize) -> Result<HandshakeMessage, JoinError> {
     let mut prefix = [0; PREFIX_LEN];
     receive_exact(lane, &mut prefix).await?;
-    let length = HandshakeMessage::body_len(&prefix)?;
+    let length = HandshakeMessage::body_len(&prefix).map_err(|error| heard_out(lane, error))?;
     if length > longest {
         return Err(HandshakeError::Disorder.into());
     }
     let mut body = vec![0; length];
     receive_exact(lane, &mut body).await?;
     Ok(HandshakeMessage::decode(&prefix, &body)?)
+}
+
+/// The error of a peer of another protocol, with the further bytes that it has sent.
+fn heard_out(lane: &dyn Lane, error: HandshakeError) -> HandshakeError {
+    let HandshakeError::NotRails { mut said } = error else { return error };
+    let mut more = [0; HandshakeError::MAX_SAID - PREFIX_LEN];
+    // It may have sent no more, and an error changes nothing.
+    let count = lane.try_receive(&mut [IoSliceMut::new(&mut more)]).unwrap_or(0);
+    said.extend_from_slice(&more[..count]);
+    HandshakeError::NotRails { said }
 }
 
 /// Sends all messages together.

@@ -106,6 +106,11 @@ impl LaneMetrics {
         Arc::new(Self { index, rail, remote, joined, losses, sent, received, helped, state, past })
     }
 
+    /// The peer's end of the first connection.
+    pub(super) fn remote(&self) -> SocketAddr {
+        self.remote
+    }
+
     /// Notes that the lane has a new connection.
     pub(crate) fn begin(&self, connection: &JoinedConnection) {
         self.joined.fetch_add(1, Relaxed);
@@ -200,7 +205,8 @@ impl LaneMetrics {
         }
     }
 
-    fn local(&self) -> SocketAddr {
+    /// The local end of the newest connection.
+    pub(super) fn local(&self) -> SocketAddr {
         match &*self.lock() {
             LaneState::Up(JoinedConnection { local, .. }) | LaneState::Ended { local, .. } => *local,
         }

@@ -605,7 +605,7 @@ async fn first_look(lane: IncomingLane) -> Option<Arc<dyn Lane>> {
 /// Whether the peer was silent, or sent bytes that no lane sends.
 fn is_of_stranger(error: &JoinError) -> bool {
     match error {
-        JoinError::Timeout => true,
+        JoinError::Timeout | JoinError::Handshake(HandshakeError::NotRails { .. }) => true,
         JoinError::Handshake(error) => !error.is_permanent(),
         _ => false,
     }
@@ -637,7 +637,7 @@ mod tests {
     /// A stranger chooses the bytes, so that each of its errors may be another one.
     #[test]
     fn strangers_are_worth_no_warning() {
-        let foreign = HandshakeError::NotRails { first: *b"GET " };
+        let foreign = HandshakeError::NotRails { said: b"GET ".to_vec() };
         for stranger in [JoinError::Timeout, foreign.into(), HandshakeError::Disorder.into()] {
             assert!(is_of_stranger(&stranger), "{stranger}");
         }

@@ -3,7 +3,7 @@
 use super::{
     active_lane::{ActiveLane, LaneSettings},
     burst::Burst,
-    events::{EventLog, StreamEvent},
+    events::{EventLog, LaneEnds, StreamEvent},
     lane_metrics::{JoinedConnection, LaneMetrics, figures},
     lock::{Lock, Locked, leave_to_others, run_caught},
     pool::Pool,
@@ -463,7 +463,7 @@ impl StreamShared {
             let _end = EndOfPublishing(self);
             leave_to_others();
             for news in news {
-                news.log(self.id);
+                news.log(self.id, news.event.lane.and_then(|lane| self.ends_of(lane)).as_ref());
                 if let Some(listeners) = &listeners {
                     run_caught("the waker of a subscriber to events has panicked", || {
                         // This fails if the subscribers are gone, which is fine.
@@ -472,6 +472,13 @@ impl StreamShared {
                 }
             }
         }
+    }
+
+    /// The ends of the lane of that number, for the log.
+    fn ends_of(&self, lane: u16) -> Option<LaneEnds> {
+        let metrics = self.lock().lane_metrics.iter().find(|metrics| metrics.index == lane)?.clone();
+        let interface = self.rails[metrics.rail].planned().interface.clone();
+        Some(LaneEnds { interface, local: metrics.local(), remote: metrics.remote() })
     }
 
     /// Bytes have arrived on a lane. A task of the application that waits receives them if they are

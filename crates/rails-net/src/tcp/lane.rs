@@ -300,11 +300,19 @@ impl TcpLane {
 
 impl fmt::Display for Deviation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::SendBuffer { wanted, got } => write!(f, "a send buffer of {wanted} became {got}"),
-            Self::ReceiveBuffer { wanted, got } => write!(f, "a receive buffer of {wanted} became {got}"),
-            Self::Congestion { wanted, got } => write!(f, "congestion control {wanted} became {got}"),
-        }
+        let (limit, wanted, got) = match self {
+            Self::SendBuffer { wanted, got } => {
+                write!(f, "a send buffer of {wanted} became {got}")?;
+                ("net.core.wmem_max", wanted, got)
+            }
+            Self::ReceiveBuffer { wanted, got } => {
+                write!(f, "a receive buffer of {wanted} became {got}")?;
+                ("net.core.rmem_max", wanted, got)
+            }
+            Self::Congestion { wanted, got } => return write!(f, "congestion control {wanted} became {got}"),
+        };
+        // The kernel's minimum has no setting.
+        if got < wanted { write!(f, "; `sysctl {limit}={}` allows it", wanted.as_bytes()) } else { Ok(()) }
     }
 }
 
@@ -375,3 +383,26 @@ fn settings(socket: &SockRef<'_>) -> Result<TcpSettings, SocketOptionError> {
 
 /// The warnings of changed options.
 static CHANGED: Repeated = Repeated::new();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_allow_a_buffer() {
+        let [small, large] = [4 << 20, 8 << 20].map(DataSize::bytes);
+        for (deviation, said) in [
+            (
+                Deviation::ReceiveBuffer { wanted: large, got: small },
+                "a receive buffer of 8 MiB became 4 MiB; `sysctl net.core.rmem_max=8388608` allows it",
+            ),
+            (
+                Deviation::SendBuffer { wanted: large, got: small },
+                "a send buffer of 8 MiB became 4 MiB; `sysctl net.core.wmem_max=8388608` allows it",
+            ),
+            (Deviation::SendBuffer { wanted: small, got: large }, "a send buffer of 4 MiB became 8 MiB"),
+        ] {
+            assert_eq!(deviation.to_string(), said);
+        }
+    }
+}

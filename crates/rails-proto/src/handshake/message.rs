@@ -154,7 +154,7 @@ impl HandshakeMessage {
     pub fn body_len(prefix: &[u8; PREFIX_LEN]) -> Result<usize, HandshakeError> {
         let [a, b, c, d, version, kind, mode, detail] = *prefix;
         if [a, b, c, d] != MAGIC {
-            return Err(HandshakeError::NotRails { first: [a, b, c, d] });
+            return Err(HandshakeError::NotRails { said: prefix.to_vec() });
         }
         // This end understands a refusal of any version: its first eight bytes are the same in all of them.
         if version != VERSION && kind != REFUSED {

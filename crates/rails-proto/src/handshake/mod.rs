@@ -53,10 +53,11 @@ pub use responder::{Proved, Responder, ResponderStep};
 #[non_exhaustive]
 pub enum HandshakeError {
     /// The peer does not speak this protocol at all.
-    #[error("the peer does not speak the rails protocol (its first bytes are {first:02x?})")]
+    #[error("the peer does not speak the rails protocol: it said \"{}\"", .said.escape_ascii())]
     NotRails {
-        /// The four bytes that the peer sent instead of the magic bytes.
-        first: [u8; 4],
+        /// The first bytes of the peer: [`PREFIX_LEN`], and further ones if they were there, at
+        /// most [`HandshakeError::MAX_SAID`].
+        said: Vec<u8>,
     },
     /// The peer speaks another version.
     #[error("the peer speaks version {theirs} of the protocol, this end version {VERSION}")]
@@ -110,11 +111,15 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
+    /// The most bytes of a peer of another protocol that an error quotes.
+    pub const MAX_SAID: usize = 64;
+
     /// Whether another attempt would fail in the same way: the cause lies in the two ends, not in
     /// the network.
     pub fn is_permanent(&self) -> bool {
         match self {
-            Self::Version { .. }
+            Self::NotRails { .. }
+            | Self::Version { .. }
             | Self::Secret
             | Self::Mode { .. }
             | Self::Tls(_)
@@ -126,7 +131,7 @@ impl HandshakeError {
                     Refusal::Version | Refusal::Mode(_) | Refusal::Secret | Refusal::Tls | Refusal::Full(_)
                 )
             }
-            Self::NotRails { .. } | Self::Field { .. } | Self::Disorder | Self::NoSuchStream | Self::Lanes(_) => false,
+            Self::Field { .. } | Self::Disorder | Self::NoSuchStream | Self::Lanes(_) => false,
         }
     }
 

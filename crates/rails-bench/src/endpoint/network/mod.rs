@@ -321,6 +321,14 @@ fn help_for(error: &JoinError, peer: &str) -> Option<String> {
             format!("start `rails-bench {peer}` there first, and give the addresses that it prints")
         }
         JoinError::Connect(error) => help_for_connection(error)?.to_owned(),
+        JoinError::Io(error)
+            if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) =>
+        {
+            format!(
+                "the peer takes connections and closes them without a word: something else than `rails-bench {peer}`, or a \
+                 proxy in front of it; look at the address and the port"
+            )
+        }
         JoinError::Timeout => {
             format!("see that `rails-bench {peer}` is not stopped there, and that nothing else listens at the address")
         }

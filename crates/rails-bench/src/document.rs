@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 /// The schema of a document. A release that adds a field keeps the version; one that takes a field
-/// away, or changes its meaning, has the next.
+/// away, or changes its meaning, has the next. `docs/json.md` lists all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Schema {
     /// The name, which begins with `rails-bench.`.
@@ -14,36 +14,59 @@ pub(crate) struct Schema {
     version: u32,
 }
 
-impl Schema {
-    pub(crate) const DOCTOR: Self = Self::first("rails-bench.doctor");
-    pub(crate) const GATE: Self = Self::first("rails-bench.gate");
-    pub(crate) const INTERVAL: Self = Self::first("rails-bench.interval");
-    pub(crate) const PLAN: Self = Self::first("rails-bench.plan");
-    pub(crate) const PROBE: Self = Self::first("rails-bench.probe");
-    pub(crate) const RAILS: Self = Self::first("rails-bench.rails");
-    pub(crate) const RECV: Self = Self::first("rails-bench.recv");
-    pub(crate) const ROUND_TRIPS: Self = Self::first("rails-bench.round-trips");
-    pub(crate) const RUN: Self = Self::first("rails-bench.run");
-    pub(crate) const SEND: Self = Self::first("rails-bench.send");
-    pub(crate) const SERVE: Self = Self::first("rails-bench.serve");
-    pub(crate) const SERVE_SENT: Self = Self::first("rails-bench.serve-sent");
-    pub(crate) const STREAM: Self = Self::first("rails-bench.stream");
-    pub(crate) const TASKS: Self = Self::first("rails-bench.tasks");
-    pub(crate) const TOPO: Self = Self::first("rails-bench.topo");
-    pub(crate) const TOPO_CHANGE: Self = Self::first("rails-bench.topo-change");
-    pub(crate) const UNDO: Self = Self::first("rails-bench.undo");
+/// The schemas by their names, each with its version.
+macro_rules! schemas {
+    ($($constant:ident: $name:literal $version:literal)*) => {
+        impl Schema {
+            $(pub(crate) const $constant: Self = Self { schema: concat!("rails-bench.", $name), version: $version };)*
 
-    const fn first(schema: &'static str) -> Self {
-        Self { schema, version: 1 }
+            #[cfg(test)]
+            pub(crate) const ALL: &[Self] = &[$(Self::$constant),*];
+        }
+    };
+}
+
+schemas! {
+    DOCTOR: "doctor" 1
+    GATE: "gate" 1
+    INTERVAL: "interval" 1
+    PLAN: "plan" 1
+    PROBE: "probe" 1
+    RAILS: "rails" 1
+    RECV: "recv" 1
+    ROUND_TRIPS: "round-trips" 1
+    RUN: "run" 1
+    SEND: "send" 1
+    SERVE: "serve" 1
+    SERVE_SENT: "serve-sent" 1
+    STREAM: "stream" 1
+    TASKS: "tasks" 1
+    TOPO: "topo" 1
+    TOPO_CHANGE: "topo-change" 1
+    UNDO: "undo" 1
+}
+
+#[cfg(test)]
+impl Schema {
+    pub(crate) fn name(self) -> &'static str {
+        self.schema
     }
 
-    /// A document of this schema, whose fields stand beside the schema's.
-    pub(crate) fn with<T: Serialize>(self, contents: T) -> Document<T> {
-        Document { schema: self, contents }
+    pub(crate) fn version(self) -> u32 {
+        self.version
     }
 }
 
-/// A document: the schema, and the fields of the contents, which serialize as an object.
+/// The fields of a document beside those of its schema. They serialize as an object.
+pub(crate) trait Contents: Serialize {
+    const SCHEMA: Schema;
+}
+
+impl<T: Contents> Contents for &T {
+    const SCHEMA: Schema = T::SCHEMA;
+}
+
+/// A document: the schema, and beside it the fields of the contents.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Document<T> {
     #[serde(flatten)]
@@ -52,7 +75,11 @@ pub(crate) struct Document<T> {
     contents: T,
 }
 
-impl<T: Serialize> Document<T> {
+impl<T: Contents> Document<T> {
+    pub(crate) fn of(contents: T) -> Self {
+        Self { schema: T::SCHEMA, contents }
+    }
+
     /// Prints the document over several lines.
     ///
     /// # Errors
@@ -87,10 +114,13 @@ mod tests {
     #[test]
     fn schema_and_version_beside_the_contents() {
         #[derive(Serialize)]
-        struct Contents {
+        struct Bytes {
             bytes: u64,
         }
-        let line = Schema::SEND.with(Contents { bytes: u64::MAX }).line().unwrap();
+        impl Contents for Bytes {
+            const SCHEMA: Schema = Schema::SEND;
+        }
+        let line = Document::of(Bytes { bytes: u64::MAX }).line().unwrap();
         assert_eq!(line, "{\"schema\":\"rails-bench.send\",\"version\":1,\"bytes\":18446744073709551615}\n");
     }
 }

@@ -40,6 +40,8 @@ mod journal;
 mod lab;
 #[cfg(feature = "cli")]
 mod measure;
+#[cfg(test)]
+mod published;
 #[cfg(feature = "cli")]
 mod retry;
 #[cfg(feature = "cli")]

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 
 /// One of the two processes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Side {
     /// Kernel release, if it is known.
     pub(crate) kernel: Option<String>,
@@ -27,6 +28,7 @@ pub(crate) struct Side {
 
 /// One rail of a side, as read back.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct RailReport {
     /// The rail's number.
     pub(crate) rail: RailId,
@@ -53,6 +55,7 @@ pub(crate) struct RailReport {
 
 /// One lane of a rail.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct LaneReport {
     /// The lane's address at this end.
     pub(crate) local: SocketAddr,

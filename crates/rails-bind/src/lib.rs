@@ -62,7 +62,7 @@
 //!   putting them there.
 //!
 //! # Features
-//! None for users.
+//! - `schema`: `schemars::JsonSchema` for the types that programs print.
 //!
 //! # Platform and privileges
 //! Linux only. A program's own threads and memory need no privilege (measured on Linux 6.18),

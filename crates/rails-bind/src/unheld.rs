@@ -9,6 +9,7 @@ use std::{fmt, io};
 /// A program works without the property, only slower or less evenly.
 /// [`by_refusal`](Self::by_refusal) separates such a refusal from an error of the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Unheld {
     /// The property.
@@ -19,6 +20,7 @@ pub struct Unheld {
 
 /// A property of a placement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Property {
@@ -30,6 +32,7 @@ pub enum Property {
 
 /// The cause for which a property does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Cause {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 /// The state of a gate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct GateStatus {
     /// The peers of the policy.
@@ -18,6 +19,7 @@ pub struct GateStatus {
 
 /// The state of a peer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PeerStatus {
     /// The name in the policy.
@@ -36,6 +38,7 @@ pub struct PeerStatus {
 
 /// The connections of one door, peer and destination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ConnectionCounts {
     /// The door by which they came; `None` for those that the peer asked for.
@@ -60,6 +63,7 @@ pub struct ConnectionCounts {
 
 /// The connections of one door and peer that went plain for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PlainCount {
     /// The door.

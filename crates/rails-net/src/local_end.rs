@@ -9,6 +9,7 @@ use std::{
 
 /// The local end of a lane, which decides by which NIC the lane leaves.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LocalEnd {
     /// The kernel's routes decide.

@@ -18,6 +18,7 @@ pub struct Scheme([u8; Self::MAX_BYTES + 1]);
 /// The address of a lane: `tcp://10.0.0.1:7575`. An address without a scheme, `10.0.0.1:7575`, is a
 /// TCP address, and TCP addresses are printed like that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct LaneAddress {
     /// The transport.

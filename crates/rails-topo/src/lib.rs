@@ -63,6 +63,7 @@
 //!   crates are built.
 //! - `config` (on by default): [`config`], TOML files that add, override and hide facts.
 //! - `monitor`: `monitor`, changes of this machine as a stream; it brings tokio and netlink.
+//! - `schema`: `schemars::JsonSchema` for the model and its changes.
 //!
 //! # Platform and privileges
 //!

@@ -5,11 +5,13 @@ use std::{fmt, marker::PhantomData, str::FromStr};
 
 /// The kernel's number for a PU (a hardware thread; Linux calls it a CPU).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct CpuId(#[serde(deserialize_with = "number_within_a_set")] pub u32);
 
 /// The kernel's number for a NUMA node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct NodeId(#[serde(deserialize_with = "number_within_a_set")] pub u32);
 
@@ -29,6 +31,7 @@ pub trait Id: Copy {
 
 /// A set of kernel numbers, written in the kernel's list syntax (`0-3,8`).
 #[derive(Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(with = "String", bound = ""))]
 pub struct IdSet<T> {
     /// Bit `n % 64` of word `n / 64` stands for number `n`; the last word is never zero, so that
     /// equal sets are equal words.

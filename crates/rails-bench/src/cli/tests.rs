@@ -35,10 +35,5 @@ fn document_of_the_commands_is_generated() {
         table(usual.into_iter()),
         table(laboratory.into_iter()),
     );
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
-    if std::env::var_os("RAILS_WRITE_COMMANDS").is_some() {
-        std::fs::write(file, &document).unwrap();
-    }
-    let written = std::fs::read_to_string(file).unwrap_or_default();
-    assert!(written == document, "{file} is another one; RAILS_WRITE_COMMANDS=1 writes this:\n{document}");
+    crate::published::check("commands.md", &document);
 }

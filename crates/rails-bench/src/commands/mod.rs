@@ -2,6 +2,8 @@
 
 pub(crate) mod demo;
 pub(crate) mod doctor;
+#[cfg(test)]
+mod documents;
 mod door;
 pub(crate) mod forward;
 pub(crate) mod gate;

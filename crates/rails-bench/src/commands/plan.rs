@@ -1,7 +1,7 @@
 //! `rails-bench plan`
 
 use crate::{
-    document::Schema,
+    document::{Contents, Document, Schema},
     endpoint::{Address, Endpoint, Paired, Remotes, StreamArgs},
     exit::Exit,
     machine::MachineArgs,
@@ -11,8 +11,12 @@ use crate::{
     tls::ClientTls,
 };
 use anyhow::{Context, Result};
-use rails_bind::interrupt::irqbalance::{self, BalancerPlan};
+use rails_bind::{
+    Unheld,
+    interrupt::irqbalance::{self, BalancerPlan},
+};
 use rails_multirail::{RailPlan, RailRequest};
+use serde::Serialize;
 use std::path::Path;
 
 /// Print the parts of rails, and why each was chosen, without making the rails
@@ -49,7 +53,7 @@ pub(crate) struct Args {
     /// Put several rails on one NIC if there are fewer NICs than rails
     #[arg(long)]
     share_nics: bool,
-    /// Print the plan as JSON
+    /// Print the plan as JSON (docs/json.md)
     #[arg(long)]
     json: bool,
     /// Ask the `recv` or `serve` that listens there for its lanes, pair them with the rails, and
@@ -60,6 +64,23 @@ pub(crate) struct Args {
     machine: MachineArgs,
     #[command(flatten)]
     stream: StreamArgs<ClientTls>,
+}
+
+/// A plan, and the results of trying it.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Report<'a> {
+    #[serde(flatten)]
+    plan: &'a RailPlan,
+    /// The properties that the system refuses the placement; none for the machine of `--topology`.
+    unheld: &'a [Unheld],
+    /// With `--peer`, the lanes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paired: Option<&'a Paired>,
+}
+
+impl Contents for Report<'_> {
+    const SCHEMA: Schema = Schema::PLAN;
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
@@ -76,13 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     };
     let paired = args.peer.as_ref().map(|peer| block_on(pair(args, peer, plan.clone()))).transpose()?;
     if args.json {
-        let mut told = serde_json::to_value(&plan)?;
-        if let Some(told) = told.as_object_mut() {
-            told.insert("unheld".to_owned(), serde_json::to_value(&unheld)?);
-            let paired = paired.as_ref().map(serde_json::to_value).transpose()?;
-            told.extend(paired.map(|paired| ("paired".to_owned(), paired)));
-        }
-        Schema::PLAN.with(told).print()?;
+        Document::of(Report { plan: &plan, unheld: &unheld, paired: paired.as_ref() }).print()?;
     } else {
         print::result(&plan)?;
         for unheld in &unheld {

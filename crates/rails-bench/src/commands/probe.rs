@@ -2,7 +2,7 @@
 
 use crate::{
     conversation::{Call, Door, Guest, Reply, Request, Token},
-    document::Schema,
+    document::{Contents, Document, Schema},
     endpoint::{Address, Endpoint, Remotes, StreamArgs},
     exit::Exit,
     measure::path::{PathReport, Search, Trial},
@@ -36,13 +36,17 @@ pub(crate) struct Args {
     /// Send at no higher rate, such as 1gbit
     #[arg(long, value_name = "RATE", value_parser = rate::parse)]
     max_rate: Bandwidth,
-    /// Print JSON
+    /// Print JSON (docs/json.md)
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     placement: RailsArgs,
     #[command(flatten)]
     stream: StreamArgs<ClientTls>,
+}
+
+impl Contents for PathReport {
+    const SCHEMA: Schema = Schema::PROBE;
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
@@ -144,7 +148,7 @@ fn trial(rate: Bandwidth, before: &ConnectionStats, after: &ConnectionStats, sec
 
 fn print_report(report: &PathReport, json: bool) -> Result<()> {
     if json {
-        Schema::PROBE.with(report).print_line()?;
+        Document::of(report).print_line()?;
         return Ok(());
     }
     let at_least = if report.may_carry_more { "at least " } else { "" };

@@ -1,7 +1,7 @@
 //! `rails-bench rails`
 
 use crate::{
-    document::Schema,
+    document::{Contents, Document, Schema},
     exit::{Exit, Help},
     print,
 };
@@ -25,7 +25,7 @@ Examples:
 
 Exit status: 0 also if nothing is claimed, 1 if the claims cannot be read. Needs no privilege.")]
 pub(crate) struct Args {
-    /// Print the holders as JSON
+    /// Print the holders as JSON (docs/json.md)
     #[arg(long)]
     json: bool,
     /// Folder in which claims are made [default: /run/lock/rails]
@@ -35,8 +35,14 @@ pub(crate) struct Args {
 
 /// The holders.
 #[derive(Serialize)]
-struct Report<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Report<'a> {
+    /// The processes that hold claims.
     holders: &'a [Holder],
+}
+
+impl Contents for Report<'_> {
+    const SCHEMA: Schema = Schema::RAILS;
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
@@ -46,7 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     let claims = args.claims.as_ref().map_or_else(Claims::machine, Claims::at);
     let holders = list(&claims, args.claims.is_some())?;
     if args.json {
-        Schema::RAILS.with(Report { holders: &holders }).print()?;
+        Document::of(Report { holders: &holders }).print()?;
     } else if holders.is_empty() {
         print::result("no claims on this host\n")?;
     } else {

@@ -62,7 +62,7 @@ pub(crate) struct Args {
     /// disk, instead of going on with a warning
     #[arg(long)]
     strict: bool,
-    /// Print the result of each batch as a JSON object on a line of its own
+    /// Print the result of each batch as a JSON object on a line of its own (docs/json.md)
     #[arg(long)]
     json: bool,
     /// Let senders remove, in the folders that they send, what they do not have (`send --delete`).

@@ -106,7 +106,7 @@ pub(crate) struct Args {
     /// started again, the batch goes on. 0 ends at once
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     retry: Duration,
-    /// Print the result as one JSON object
+    /// Print the result as one JSON object (docs/json.md)
     #[arg(long)]
     json: bool,
     /// Remove, in the folders that are sent, what the receiver has there and this end has not, when

@@ -3,7 +3,7 @@
 use super::{metrics::MetricsArgs, ping, probe};
 use crate::{
     conversation::{Carrier, Guest, Host, Request, Role, Terms},
-    document::Schema,
+    document::{Contents, Document, Schema},
     endpoint::{Address, Endpoint, StreamArgs, addresses_of, idle_timeout},
     exit::{Exit, explain_seldom},
     measure::{
@@ -55,7 +55,7 @@ pub(crate) struct Args {
     placement: RailsArgs,
     #[command(flatten)]
     metrics: MetricsArgs,
-    /// Print each measurement of `stream` as a JSON object on a line of its own
+    /// Print each measurement of `stream` as a JSON object on a line of its own (docs/json.md)
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -64,32 +64,47 @@ pub(crate) struct Args {
 
 /// The receiver's report of a measurement.
 #[derive(Serialize)]
-struct Report<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Report<'a> {
+    /// Bytes that the application read.
     bytes: u64,
+    /// The time from the source's turn to the last byte.
     seconds: f64,
+    /// Bytes over seconds, in bits; of several plain flows, over the time while all of them ran.
     receiver_goodput_bits_per_second: f64,
     /// The offset of the first wrong byte, if `stream --check` asked for them and one was found.
     wrong_at: Option<u64>,
     /// The security of the stream; `None` for plain flows.
     security: Option<&'a str>,
+    /// This process.
     receiver: &'a Side,
     /// The number of other callers that this end served meanwhile.
     served_beside: u64,
     /// Whether a signal ended the measurement before the last byte.
     interrupted: bool,
+    /// The arrivals over time, if `stream --samples` asked for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<&'a Series>,
 }
 
+impl Contents for Report<'_> {
+    const SCHEMA: Schema = Schema::SERVE;
+}
+
 /// The report of bytes that were sent for a caller.
 #[derive(Serialize)]
-struct SentReport<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct SentReport<'a> {
     #[serde(flatten)]
     sent: &'a Sent,
     /// The security of the stream.
     security: String,
     /// Whether a signal ended the measurement before the last byte.
     interrupted: bool,
+}
+
+impl Contents for SentReport<'_> {
+    const SCHEMA: Schema = Schema::SERVE_SENT;
 }
 
 pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
@@ -217,7 +232,7 @@ impl Server<'_> {
             interrupted: received.interrupted,
             series: series.as_ref(),
         };
-        Schema::SERVE.with(report).print_line()
+        Document::of(report).print_line()
     }
 
     fn tell_sent(self, sent: &Sent, interrupted: bool) -> Result<()> {
@@ -225,7 +240,7 @@ impl Server<'_> {
         if !self.args.json {
             return report::given(sent, &security, interrupted, self.details);
         }
-        Schema::SERVE_SENT.with(SentReport { sent, security, interrupted }).print_line()
+        Document::of(SentReport { sent, security, interrupted }).print_line()
     }
 }
 

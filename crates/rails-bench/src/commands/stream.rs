@@ -3,7 +3,7 @@
 use super::{metrics::MetricsArgs, ping, seconds};
 use crate::{
     conversation::{Carrier, Direction, Request, Watch},
-    document::Schema,
+    document::{Contents, Document, Schema},
     duration,
     endpoint::{Address, Endpoint, Paired, Remotes, StreamArgs, StripingArgs, socket, sockets},
     exit::Exit,
@@ -101,21 +101,31 @@ pub(crate) struct Args {
     /// fails; docs/troubleshooting.md says how they are replayed
     #[arg(long, value_name = "FILE", conflicts_with_all = ["plain", "mptcp", "ping"])]
     record_decisions: Option<PathBuf>,
-    /// Print the measurement as a JSON object on one line; --both prints two, and --interval one
-    /// more each time
+    /// Print the measurement as a JSON object on one line (docs/json.md); --both prints two, and
+    /// --interval one more each time
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     stream: StreamArgs<ClientTls>,
 }
 
-/// A measurement, and the lanes' pairing if it was asked for.
+/// A measurement, and the pairing of its lanes.
 #[derive(Serialize)]
-struct Report<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Report<'a> {
     #[serde(flatten)]
     measurement: &'a Measurement,
+    /// With `--explain`, the lanes.
     #[serde(skip_serializing_if = "Option::is_none")]
     paired: Option<&'a Paired>,
+}
+
+impl Contents for Report<'_> {
+    const SCHEMA: Schema = Schema::STREAM;
+}
+
+impl Contents for latency::Report {
+    const SCHEMA: Schema = Schema::ROUND_TRIPS;
 }
 
 pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
@@ -194,7 +204,7 @@ async fn measure(args: &Args, endpoint: &Endpoint, remotes: &Remotes, details: b
     for measurement in &measurements {
         if args.json {
             let paired = args.explain.then_some(&paired);
-            Schema::STREAM.with(Report { measurement, paired }).print_line()?;
+            Document::of(Report { measurement, paired }).print_line()?;
         } else {
             report::measured(measurement, details)?;
         }
@@ -236,7 +246,7 @@ async fn ask(args: &Args, endpoint: &Endpoint, remotes: &Remotes, mut stop: Stop
     call.end(&asked).await;
     let figures = asked.with_context(|| format!("--to {remotes}"))?;
     if args.json {
-        Schema::ROUND_TRIPS.with(latency::Report { round_trips: figures }).print_line()?;
+        Document::of(latency::Report { round_trips: figures }).print_line()?;
         return Ok(Exit::Done);
     }
     for one in &figures {

@@ -2,7 +2,7 @@
 
 use crate::{
     commands::seconds,
-    document::Schema,
+    document::{Contents, Document, Schema},
     exit::Exit,
     machine::this_machine,
     measure::{
@@ -43,18 +43,25 @@ pub(crate) struct Args {
     /// watched
     #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
     seconds: Duration,
-    /// Print the figures as JSON
+    /// Print the figures as JSON (docs/json.md)
     #[arg(long)]
     json: bool,
 }
 
 /// The figures, and the machine that they are of.
 #[derive(Debug, Serialize)]
-struct Report<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Report<'a> {
+    /// The machine.
     machine: &'a Machine,
     #[serde(flatten)]
     costs: &'a TaskCosts,
+    /// The cost to a thread that computes and to an idle CPU; `None` where threads cannot be bound.
     overhead: Option<&'a Overhead>,
+}
+
+impl Contents for Report<'_> {
+    const SCHEMA: Schema = Schema::TASKS;
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
@@ -63,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     let overhead = costs.is_bound.then(|| neighbour::overhead(&topology, args.seconds)).transpose()?;
     if args.json {
         let report = Report { machine: topology.machine(), costs: &costs, overhead: overhead.as_ref() };
-        Schema::TASKS.with(report).print()?;
+        Document::of(report).print()?;
     } else {
         print::result(format_args!("{}{}", tables(topology.machine(), &costs), taken(overhead.as_ref())))?;
     }

@@ -1,6 +1,11 @@
 //! `rails-bench undo`
 
-use crate::{document::Schema, exit::Exit, journal::JournalArgs, print};
+use crate::{
+    document::{Contents, Document, Schema},
+    exit::Exit,
+    journal::JournalArgs,
+    print,
+};
 use anyhow::Result;
 use rails_bind::settings::{Change, Host, Journal, Owner, Record, Setting, Undo, Undone, Value};
 use serde::Serialize;
@@ -27,7 +32,7 @@ pub(crate) struct Args {
     /// Undo also where somebody else has changed the value since
     #[arg(long, conflicts_with = "list")]
     force: bool,
-    /// Print the changes as JSON
+    /// Print the changes as JSON (docs/json.md)
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -42,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     if args.list {
         let records = journal.records()?;
         match args.json {
-            true => Schema::UNDO.with(Listed::of(&journal, &records)).print()?,
+            true => Document::of(Report::listed(&journal, &records)).print()?,
             false => print::result(list(&journal, &records))?,
         }
         if records.is_empty() {
@@ -52,7 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     }
     let undone = journal.undo(&Host::this(), Undo::AbandonedAndKept, args.force)?;
     match args.json {
-        true => Schema::UNDO.with(Put::of(&journal, &undone)).print()?,
+        true => Document::of(Report::undone(&journal, &undone)).print()?,
         false => print::result(outcomes(&journal, &undone))?,
     }
     if undone.is_empty() {
@@ -73,71 +78,81 @@ fn outcomes(journal: &Journal, undone: &[Undone]) -> String {
     undone.iter().map(line).collect()
 }
 
-/// The document of `--list`.
+/// The records of the journal, or the settings that were put back.
 #[derive(Serialize)]
-struct Listed<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Report<'a> {
+    /// The journal's folder.
     journal: &'a Path,
-    records: Vec<Listing<'a>>,
+    /// With `--list`, the records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    records: Option<Vec<Listing<'a>>>,
+    /// Without `--list`, the outcome for each setting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    undone: Option<Vec<PutBack<'a>>>,
+}
+
+impl Contents for Report<'_> {
+    const SCHEMA: Schema = Schema::UNDO;
 }
 
 /// A record of the journal.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Listing<'a> {
     #[serde(flatten)]
     owner: &'a Owner,
+    /// Whether the owner lives, and will put the changes back itself.
     is_live: bool,
+    /// Whether the changes were meant to stay.
     is_kept: bool,
+    /// The changes.
     changes: Vec<Was<'a>>,
 }
 
 /// A change of a record.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Was<'a> {
     #[serde(flatten)]
     change: &'a Change,
+    /// The value before the change.
     former: &'a Value,
 }
 
-impl<'a> Listed<'a> {
-    fn of(journal: &'a Journal, records: &'a [Record]) -> Self {
+/// The outcome for one setting.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct PutBack<'a> {
+    #[serde(flatten)]
+    owner: &'a Owner,
+    #[serde(flatten)]
+    setting: &'a Setting,
+    /// The outcome, in words.
+    outcome: String,
+    /// Whether nothing is left to do.
+    is_final: bool,
+}
+
+impl<'a> Report<'a> {
+    fn listed(journal: &'a Journal, records: &'a [Record]) -> Self {
         let records = records.iter().map(|record| Listing {
             owner: &record.owner,
             is_live: record.is_live,
             is_kept: record.is_kept,
             changes: record.changes.iter().map(|(former, change)| Was { change, former }).collect(),
         });
-        Self { journal: journal.folder(), records: records.collect() }
+        Self { journal: journal.folder(), records: Some(records.collect()), undone: None }
     }
-}
 
-/// The document of changes that were undone.
-#[derive(Serialize)]
-struct Put<'a> {
-    journal: &'a Path,
-    undone: Vec<PutOne<'a>>,
-}
-
-/// The outcome for one setting.
-#[derive(Serialize)]
-struct PutOne<'a> {
-    #[serde(flatten)]
-    owner: &'a Owner,
-    #[serde(flatten)]
-    setting: &'a Setting,
-    outcome: String,
-    /// Whether nothing is left to do.
-    is_final: bool,
-}
-
-impl<'a> Put<'a> {
-    fn of(journal: &'a Journal, undone: &'a [Undone]) -> Self {
-        let undone = undone.iter().map(|undone| PutOne {
+    fn undone(journal: &'a Journal, undone: &'a [Undone]) -> Self {
+        let undone = undone.iter().map(|undone| PutBack {
             owner: &undone.owner,
             setting: &undone.setting,
             outcome: undone.outcome.to_string(),
             is_final: undone.outcome.is_final(),
         });
-        Self { journal: journal.folder(), undone: undone.collect() }
+        Self { journal: journal.folder(), records: None, undone: Some(undone.collect()) }
     }
 }
 

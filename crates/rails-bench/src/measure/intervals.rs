@@ -1,6 +1,10 @@
 //! Reports of a measurement under way, at intervals.
 
-use crate::{document::Schema, print, report::scaled};
+use crate::{
+    document::{Contents, Document, Schema},
+    print,
+    report::scaled,
+};
 use rails_multirail::{MultiRailSession, RailId, StreamStats};
 use rails_topo::DataSize;
 use serde::Serialize;
@@ -37,6 +41,7 @@ pub(crate) struct Shown {
 
 /// The traffic of a session between two moments.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Interval {
     /// The address of the peer's first lane.
     peer: SocketAddr,
@@ -54,9 +59,15 @@ pub(crate) struct Interval {
     shown: Shown,
 }
 
+impl Contents for Interval {
+    const SCHEMA: Schema = Schema::INTERVAL;
+}
+
 /// The traffic of a lane in an interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct LaneInterval {
+    /// The rail's number.
     rail: RailId,
     /// Bytes that this end sent on the lane.
     bytes_sent: u64,
@@ -98,7 +109,7 @@ impl Intervals {
             let interval = seen.since(last, session.peer_addr(), self.shown);
             self.last = Some(seen);
             let printed = match self.as_json {
-                true => Schema::INTERVAL.with(interval).print_line(),
+                true => Document::of(interval).print_line(),
                 false => print::result(format_args!("{interval}\n")),
             };
             if printed.is_err() {

@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// The report of `stream --ping`.
 #[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Report {
     /// The figures of each size.
     pub(crate) round_trips: Vec<RoundTrips>,
@@ -17,6 +18,7 @@ pub(crate) struct Report {
 
 /// The times of round trips of messages of one size, in microseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct RoundTrips {
     /// The length of each message.
     pub(crate) bytes: u32,

@@ -21,6 +21,7 @@ use tokio::{io::AsyncReadExt, runtime::Builder};
 
 /// The cost on one CPU.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Overhead {
     /// The CPU.
     pub(crate) cpu: CpuId,
@@ -28,6 +29,7 @@ pub(crate) struct Overhead {
     pub(crate) streams: usize,
     /// The period of the timer.
     #[serde(rename = "timer_ns", serialize_with = "nanoseconds")]
+    #[cfg_attr(test, schemars(with = "u64"))]
     pub(crate) timer: Duration,
     /// The times of a fixed amount of work alone on the CPU, by round.
     pub(crate) alone_us: Vec<f64>,
@@ -42,6 +44,7 @@ pub(crate) struct Overhead {
     pub(crate) idle_share: f64,
     /// The time over which the idle share was measured.
     #[serde(rename = "idle_ns", serialize_with = "nanoseconds")]
+    #[cfg_attr(test, schemars(with = "u64"))]
     pub(crate) idle: Duration,
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 /// A rate that was tried.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Trial {
     /// The rate, which counts IP packets.
     #[serde(rename = "rate_bits_per_second")]
@@ -20,6 +21,7 @@ pub(crate) struct Trial {
     pub(crate) loss: f64,
     /// The smoothed round trip at the end of the trial.
     #[serde(rename = "rtt_ms", serialize_with = "milliseconds")]
+    #[cfg_attr(test, schemars(with = "f64"))]
     pub(crate) rtt: Duration,
 }
 
@@ -35,6 +37,7 @@ pub(crate) struct Search {
 
 /// A path's figures.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct PathReport {
     /// The rate of IP packets that the path carries.
     #[serde(rename = "capacity_bits_per_second")]
@@ -43,9 +46,11 @@ pub(crate) struct PathReport {
     pub(crate) may_carry_more: bool,
     /// The minimum round trip.
     #[serde(rename = "min_rtt_ms", serialize_with = "milliseconds")]
+    #[cfg_attr(test, schemars(with = "f64"))]
     pub(crate) min_rtt: Duration,
     /// The smoothed round trip at the highest tried rate, which includes the path's queue.
     #[serde(rename = "busy_rtt_ms", serialize_with = "milliseconds")]
+    #[cfg_attr(test, schemars(with = "f64"))]
     pub(crate) busy_rtt: Duration,
     /// The share of packets that were lost while the path was not full; that of the first trial, if
     /// all of them filled it.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A whole measurement, as `stream --json` prints it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Measurement {
     /// The carrier of the bytes.
     pub(crate) transport: Transport,
@@ -50,6 +51,7 @@ impl Measurement {
 
 /// The carrier of the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Transport {
     /// One striped stream.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Bytes that the receiving application read in each interval, and the pauses between its reads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Series {
     /// The start of the first interval, by the receiver's wall clock.
     pub(crate) start_unix_seconds: f64,
@@ -18,6 +19,7 @@ pub(crate) struct Series {
 
 /// A time without a read.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Pause {
     /// The start of the pause, since the first interval began.
     pub(crate) start_seconds: f64,

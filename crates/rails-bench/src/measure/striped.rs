@@ -63,11 +63,13 @@ pub(crate) struct Served {
 
 /// A sender's report.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Sent {
     /// Bytes that the application wrote.
     pub(crate) bytes_written: u64,
     /// The time to the peer's confirmation of the last byte; that of the signal if one came before.
     pub(crate) seconds: f64,
+    /// The sending process.
     pub(crate) side: Side,
     /// The number of other callers that this end served meanwhile.
     pub(crate) served_beside: u64,

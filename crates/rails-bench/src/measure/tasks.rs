@@ -22,6 +22,7 @@ use std::{
 
 /// The costs of a machine.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct TaskCosts {
     /// The CPU of the thread that submits.
     pub(crate) cpu: CpuId,
@@ -30,6 +31,7 @@ pub(crate) struct TaskCosts {
     pub(crate) is_bound: bool,
     /// The time of a clock reading, which is subtracted from all other times.
     #[serde(rename = "clock_ns", serialize_with = "nanoseconds")]
+    #[cfg_attr(test, schemars(with = "u64"))]
     pub(crate) clock: Duration,
     /// The cost of a task at each object around that CPU, the innermost first, by one thread.
     pub(crate) levels: Vec<LevelCost>,
@@ -43,14 +45,19 @@ pub(crate) struct TaskCosts {
 
 /// The cost of a task at an object.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct LevelCost {
+    /// The name of the object.
     pub(crate) object: String,
+    /// The CPUs of the object.
     pub(crate) cpus: CpuSet,
+    /// The cost.
     pub(crate) cost: Spread,
 }
 
 /// The cost beside threads that look for tasks.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct CostBeside {
     /// The number of these threads.
     pub(crate) pollers: usize,
@@ -62,6 +69,7 @@ pub(crate) struct CostBeside {
 
 /// The time until a task begins on another CPU.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct CostElsewhere {
     /// The other CPU.
     pub(crate) cpu: CpuId,
@@ -73,14 +81,21 @@ pub(crate) struct CostElsewhere {
 
 /// The spread of the times of single tasks.
 #[derive(Debug, Clone, Copy, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Spread {
+    /// The shortest time.
     #[serde(rename = "min_ns", serialize_with = "nanoseconds")]
+    #[cfg_attr(test, schemars(with = "u64"))]
     pub(crate) min: Duration,
+    /// The median.
     #[serde(rename = "median_ns", serialize_with = "nanoseconds")]
+    #[cfg_attr(test, schemars(with = "u64"))]
     pub(crate) median: Duration,
     /// The 99th percentile.
     #[serde(rename = "p99_ns", serialize_with = "nanoseconds")]
+    #[cfg_attr(test, schemars(with = "u64"))]
     pub(crate) late: Duration,
+    /// The number of times.
     pub(crate) samples: usize,
 }
 

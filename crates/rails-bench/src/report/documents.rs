@@ -2,7 +2,7 @@
 
 use crate::{
     batch::Batch,
-    document::{Document, Schema},
+    document::{Contents, Document, Schema},
     side::Side,
 };
 use rails_transfer::{Failure, How, LackingGuarantee, ReceiveSummary, SendSummary, SentFile, Skipped};
@@ -11,6 +11,7 @@ use std::{net::SocketAddr, os::unix::ffi::OsStrExt, path::Path};
 
 /// The result of `send`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Sent<'a> {
     /// Whether no entry failed.
     complete: bool,
@@ -32,16 +33,19 @@ pub(crate) struct Sent<'a> {
     removed: u64,
     /// Whether nothing was removed, as had been asked, because an entry failed.
     is_removal_off: bool,
+    /// The entries that did not arrive.
     failures: Vec<Entry<'a>>,
     /// The entries that were left out on purpose.
     left_out: Vec<Entry<'a>>,
     /// The guarantees that the receiver's file system refused.
     lacking: Vec<String>,
+    /// The sending process.
     sender: &'a Side,
 }
 
 /// The result of `recv` for one batch.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Received<'a> {
     /// Whether no entry failed.
     complete: bool,
@@ -69,15 +73,27 @@ pub(crate) struct Received<'a> {
     failures: Vec<Entry<'a>>,
     /// The guarantees that the receiver's file system refused.
     lacking: Vec<String>,
+    /// The receiving process.
     receiver: &'a Side,
+}
+
+impl Contents for Sent<'_> {
+    const SCHEMA: Schema = Schema::SEND;
+}
+
+impl Contents for Received<'_> {
+    const SCHEMA: Schema = Schema::RECV;
 }
 
 /// The bytes of a batch, and their time.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Work {
     /// The file bytes that went over the stream.
     bytes: u64,
+    /// The time of the batch.
     seconds: f64,
+    /// Bytes over seconds, in bits.
     goodput_bits_per_second: f64,
     /// The security of the stream.
     security: String,
@@ -85,9 +101,11 @@ struct Work {
 
 /// A file that arrived.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct File<'a> {
     #[serde(flatten)]
     path: Name<'a>,
+    /// The file's length.
     size_bytes: u64,
     /// The digest on which both ends agree; `null` of a file that neither has read.
     blake3: Option<String>,
@@ -97,30 +115,42 @@ struct File<'a> {
 
 /// The way in which the receiver got a file.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "how", rename_all = "snake_case")]
 enum Arrival {
-    /// Bytes were sent, from this offset on.
-    Sent { resumed_at: u64 },
+    /// Bytes were sent.
+    Sent {
+        /// The offset from which on bytes were sent.
+        resumed_at: u64,
+    },
     /// The receiver had the file.
     Unchanged,
-    /// Bytes would be sent, from this offset on.
-    WouldSend { resumed_at: u64 },
+    /// Bytes would be sent.
+    WouldSend {
+        /// The offset from which on bytes would be sent.
+        resumed_at: u64,
+    },
     /// The receiver's file would get another mode or time.
     WouldUpdate,
 }
 
 /// An entry that did not arrive.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Entry<'a> {
     #[serde(flatten)]
     path: Option<Name<'a>>,
+    /// The reason, in words.
     reason: String,
 }
 
 /// A path. `path` has a mark in place of bytes that are no UTF-8, and `path_bytes` is there then.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Name<'a> {
+    /// The path, with U+FFFD in place of bytes that are no UTF-8.
     path: String,
+    /// The path's bytes, if they are no UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_bytes: Option<&'a [u8]>,
 }
@@ -132,7 +162,7 @@ pub(crate) fn sent<'a>(
     dry_run: bool,
     begun_again: u32,
 ) -> Document<Sent<'a>> {
-    Schema::SEND.with(Sent {
+    Document::of(Sent {
         complete: summary.is_complete(),
         work: Work::of(batch, summary.bytes_sent),
         begun_again,
@@ -156,7 +186,7 @@ pub(crate) fn received<'a>(
     summary: &'a ReceiveSummary,
     peer: SocketAddr,
 ) -> Document<Received<'a>> {
-    Schema::RECV.with(Received {
+    Document::of(Received {
         complete: summary.is_complete(),
         peer,
         work: Work::of(batch, summary.bytes_received),

@@ -23,6 +23,7 @@ pub struct Evidence<'a> {
 
 /// An interrupt, and the CPUs that served it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ObservedInterrupt {
     /// The CPUs that may serve the interrupt, and those that serve it by the kernel's statement.
     pub status: InterruptStatus,
@@ -35,6 +36,7 @@ pub struct ObservedInterrupt {
 
 /// A thread, and the CPUs that it was seen on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ObservedThread {
     /// The thread.
     pub tid: Tid,
@@ -55,6 +57,7 @@ pub struct ObservedThread {
 
 /// A piece of memory, and the nodes that its pages lie on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ObservedMemory {
     /// The memory's owner.
     pub of: MemoryOwner,
@@ -65,6 +68,7 @@ pub struct ObservedMemory {
 
 /// The owner of memory, which decides how exactly the memory must be in place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryOwner {
     /// Buffers of known addresses: every page must be in place.

@@ -32,6 +32,7 @@ pub use verdict::{Fix, Verdict};
 
 /// The verdicts on one rail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[must_use]
 pub struct AffinityReport {
     /// Whether the interrupts are served beside the NIC.

@@ -35,6 +35,7 @@ pub struct Observer {
 
 /// The evidence of an observation.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Observation {
     /// The NIC, with its present steering.

@@ -6,6 +6,7 @@ use std::fmt;
 
 /// Whether a property holds, with the evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "state", rename_all = "snake_case")]
 #[must_use]
 pub enum Verdict {
@@ -30,6 +31,7 @@ pub enum Verdict {
 
 /// The fix of a broken property.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fix {
     /// The fix in words.
     pub advice: String,

@@ -10,6 +10,7 @@ use std::{fmt, process};
 
 /// A process, and all resources that it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Holder {
     /// The holder's process; `None` if it is not visible here, as in another container

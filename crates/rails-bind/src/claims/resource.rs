@@ -32,9 +32,13 @@ pub type Numbers = IdSet<Number>;
 
 /// A set of resources.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Resources {
+    /// The CPUs.
     cpus: CpuSet,
+    /// The numbers of the interrupts.
     interrupts: Numbers,
+    /// The indices of the receive queues of each interface.
     queues: BTreeMap<InterfaceName, Numbers>,
 }
 

@@ -18,6 +18,7 @@ use std::{
 
 /// The CPUs that may serve an interrupt, and those that do, as read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterruptStatus {
     /// The interrupt's number in `/proc/interrupts`.
     pub number: u32,

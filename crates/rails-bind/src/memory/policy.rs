@@ -10,6 +10,7 @@ use std::fmt;
 /// A policy rules pages that are first touched after it was set, by the thread that has it; memory
 /// that an allocator has handed out before stays where it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "mode", content = "nodes", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MemoryPolicy {

@@ -6,6 +6,7 @@ use std::{fmt, str::FromStr};
 /// The name of a network interface, as the kernel accepts it, which makes it safe as part of a
 /// path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct InterfaceName(String);
 

@@ -38,6 +38,7 @@ use std::fmt;
 
 /// A setting: one file of the kernel, or the value of one system call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "setting", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Setting {
@@ -106,6 +107,7 @@ pub enum Setting {
 
 /// The value of a setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Value {
     /// CPUs.
@@ -118,6 +120,7 @@ pub enum Value {
 
 /// A setting, and its requested value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Change {
     /// The setting.
     pub setting: Setting,

@@ -8,6 +8,7 @@ use std::fmt;
 ///
 /// A process has the number of its first thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "i32", into = "i32")]
 pub struct Tid(i32);
 

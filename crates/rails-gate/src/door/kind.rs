@@ -5,6 +5,7 @@ use std::fmt;
 
 /// The kind of a door.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub enum DoorKind {
     /// The standard streams of a process.

@@ -6,6 +6,7 @@ use std::fmt;
 
 /// Why a connection goes plain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub enum Plain {
     /// No gate listens on this host, or it is stopped.

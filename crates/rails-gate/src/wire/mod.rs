@@ -53,6 +53,7 @@ pub(crate) enum Frame {
 
 /// Why a gate did not connect to a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub enum Refusal {
     /// The peer's policy does not let this gate reach the destination.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 /// each has its own core; one thread for all saves the switches between them. Threads that share a
 /// CPU only switch. Each end of a stream makes its own choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Driver {
     /// One thread per CPU: the runtime of the first rail on a CPU drives the lanes of all rails

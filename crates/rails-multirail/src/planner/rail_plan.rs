@@ -13,6 +13,7 @@ use std::{fmt, net::IpAddr};
 
 /// The planned rails, with reasons.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RailPlan {
     /// The rails, by number.
@@ -29,6 +30,7 @@ pub struct RailPlan {
 
 /// One rail of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PlannedRail {
     /// The number of the rail.
@@ -91,6 +93,7 @@ pub struct PlannedRail {
 
 /// A GPU or a disk of a rail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PlannedDevice {
     /// The kind of the device.
@@ -105,6 +108,7 @@ pub struct PlannedDevice {
 
 /// The kind of a rail's device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DeviceKind {
@@ -116,6 +120,7 @@ pub enum DeviceKind {
 
 /// The bandwidth of a rail by itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Capacity {
     /// The bandwidth in each direction; `None` is unknown.
@@ -127,6 +132,7 @@ pub struct Capacity {
 
 /// The bandwidth of a plan: N rails of T each give N x T x delta.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Expected {
     /// N: the rails that have a lane on a NIC.
@@ -145,6 +151,7 @@ pub struct Expected {
 
 /// A NIC without a rail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RejectedNic {
     /// The name of the NIC.
@@ -155,6 +162,7 @@ pub struct RejectedNic {
 
 /// CPUs that a rail did not get.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RejectedCpus {
     /// The CPUs.

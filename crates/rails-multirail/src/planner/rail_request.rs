@@ -113,6 +113,7 @@ pub enum Part {
 /// [`Rail::unheld`](crate::Rail::unheld) reports. A [`required`](Self::required) binding is not
 /// built then.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(from = "Written", into = "Written")]
 #[non_exhaustive]
 pub struct Binding {
@@ -124,6 +125,7 @@ pub struct Binding {
 
 /// Where a rail's thread and memory are bound to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BindingKind {
     /// Not at all: the scheduler and the kernel's memory policy decide.
@@ -143,6 +145,7 @@ pub enum BindingKind {
 
 /// A binding in a file: `"affine"`, or `{"required": "affine"}`.
 #[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 enum Written {
     Required { required: BindingKind },

@@ -18,6 +18,7 @@ use std::{fmt, net::IpAddr};
 
 /// A rail's number within its set, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct RailId(pub usize);
 
@@ -29,6 +30,7 @@ impl fmt::Display for RailId {
 
 /// A possible end of a lane: one address of one rail.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LaneCandidate {
     /// The rail, by its number at its own end.
     pub rail: RailId,
@@ -48,6 +50,7 @@ pub struct LaneCandidate {
 
 /// The lanes to open, and the rails that are left over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pairing {
     /// The lanes, fastest rails of ours first.
     pub pairs: Vec<Pair>,
@@ -61,6 +64,7 @@ pub struct Pairing {
 
 /// A lane to open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pair {
     /// This end of the lane.
     pub ours: LaneCandidate,
@@ -79,6 +83,7 @@ pub struct Pair {
 
 /// An offer without a lane.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unpaired {
     /// The offer.
     pub offer: LaneCandidate,

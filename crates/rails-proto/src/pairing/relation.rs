@@ -9,6 +9,7 @@ use std::{
 
 /// The relation of the two addresses of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Relation {
     /// Both addresses are in one subnet: the longer of the known prefixes holds for both, or the

@@ -152,6 +152,7 @@ pub enum Cause {
 
 /// The policies of this crate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
     /// Late binding: a lane with room takes the next chunk, so that each lane carries as much as it

@@ -5,6 +5,7 @@ use std::{fmt, str::FromStr};
 
 /// Address of a PCI function: `domain:bus:device.function`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(with = "String"))]
 pub struct PciAddress {
     /// Domain (segment).
     pub domain: u32,
@@ -18,6 +19,7 @@ pub struct PciAddress {
 
 /// A 48-bit hardware address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(with = "String"))]
 pub struct MacAddress(pub [u8; 6]);
 
 /// A text that is not the address it should be.

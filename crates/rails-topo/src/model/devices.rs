@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// An RDMA device (`/sys/class/infiniband`), in hardware or in software.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RdmaDevice {
     /// The device's name in the kernel: `mlx5_0`, `rxe0`.
     pub name: String,
@@ -22,6 +23,7 @@ pub struct RdmaDevice {
 
 /// A port of an RDMA device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RdmaPort {
     /// The port's number, from 1.
     pub number: u32,
@@ -43,6 +45,7 @@ pub struct RdmaPort {
 /// The names of one PCI function are one device. A display controller without a driver's device has
 /// its PCI address as its name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gpu {
     /// The name: hwloc's (`cuda0`, `nvml0`, `rsmi0`, `ze0`, `opencl0d0`, in this order), else the
     /// kernel's (`card0`, `renderD128`, `accel0`, `ve0`), else the address of its PCI function
@@ -65,6 +68,7 @@ pub struct Gpu {
 /// A block device with hardware behind it (`/sys/class/block`, without partitions and virtual
 /// devices such as `loop0`, `zram0`, `dm-0` and `md0`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BlockDevice {
     /// The device's name in the kernel: `nvme0n1`, `sda`, `pmem0`.
     pub name: String,

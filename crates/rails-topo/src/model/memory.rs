@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A NUMA node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NumaNode {
     /// The node's number in the kernel (`/sys/devices/system/node/node*`); numbers may have gaps.
     pub id: NodeId,
@@ -30,6 +31,7 @@ pub struct NumaNode {
 
 /// A node's pool of huge pages of one size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Hugepages {
     /// The size of one page (the name of the folder).
     #[serde(rename = "size_bytes")]
@@ -45,6 +47,7 @@ pub struct Hugepages {
 ///
 /// Files of hwloc before 2.8 give only an average of reads and writes, which then stands for both.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoryPerformance {
     /// The initiators: the online CPUs of the nodes that are linked beside the figures; never
     /// empty.
@@ -65,7 +68,9 @@ pub struct MemoryPerformance {
 
 /// Relative latencies between NUMA nodes (ACPI SLIT: 10 is local).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Distances {
+    /// The nodes, in the order of the rows and columns.
     pub(crate) nodes: Vec<NodeId>,
     /// Row by row, from node `nodes[row]` to node `nodes[column]`.
     pub(crate) values: Vec<u64>,

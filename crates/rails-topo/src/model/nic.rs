@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Nic {
     /// The name in `/sys/class/net`; the interface's folder there has the files below, unless
     /// another one is named.
@@ -80,6 +81,7 @@ pub struct Nic {
 
 /// The kind of a [`Nic`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NicKind {
     /// The loopback interface.
@@ -103,6 +105,7 @@ impl NicKind {
 
 /// An IP address of an interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterfaceAddress {
     /// The address.
     pub ip: IpAddr,
@@ -112,6 +115,7 @@ pub struct InterfaceAddress {
 
 /// A receive queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RxQueue {
     /// The queue's index.
     pub index: u32,
@@ -130,6 +134,7 @@ pub struct RxQueue {
 
 /// A transmit queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TxQueue {
     /// The queue's index.
     pub index: u32,
@@ -142,6 +147,7 @@ pub struct TxQueue {
 
 /// An interrupt of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interrupt {
     /// The interrupt's number in `/proc/interrupts`.
     pub number: u32,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The origin of a model's facts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Origin {
     /// The machine that this process runs on.
@@ -36,6 +37,7 @@ pub enum Origin {
 
 /// The names of the machine; an unknown one is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Machine {
     /// Host name.

@@ -8,6 +8,7 @@ use std::{fmt, path::PathBuf};
 /// A fact that several files give has one of these for each, in the order in which the files were
 /// applied: the last one holds, and the [`old`](Self::old) of the first is the machine's own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Override {
     /// The fact, as the files name it: `nic.eth0.node`, `distance.0.1`, `pci."0000:3b:00.0".link`.

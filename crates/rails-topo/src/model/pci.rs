@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 /// From `/sys/bus/pci/devices`; a missing fact is `None`. An hwloc file has class, ids, bridges and
 /// bandwidth, but neither drivers nor virtual functions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PciDevice {
     /// The function's address.
     pub address: PciAddress,
@@ -55,6 +56,7 @@ pub struct PciDevice {
 
 /// The buses behind a bridge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PciBridge {
     /// The bus right behind the bridge (`secondary_bus_number`).
     pub secondary: u8,
@@ -64,6 +66,7 @@ pub struct PciBridge {
 
 /// A PCI Express link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PciLink {
     /// Transfers per second and lane, in millions: 2,500 is the first generation, 32,000 the fifth.
     #[serde(rename = "speed_mt_per_second")]
@@ -74,6 +77,7 @@ pub struct PciLink {
 
 /// The counts of a physical function's virtual ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VirtualFunctions {
     /// The number of functions that are enabled.
     pub enabled: u16,

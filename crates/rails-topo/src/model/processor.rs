@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A processor package: the processor in one socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Package {
     /// The package's number in the kernel (`topology/physical_package_id`); `None` without one.
@@ -16,6 +17,7 @@ pub struct Package {
 
 /// A die: a piece of silicon of a package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Die {
     /// The die's number within its package (`topology/die_id`); `None` without one.
@@ -26,6 +28,7 @@ pub struct Die {
 
 /// A cache and the PUs that share it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cache {
     /// The cache's level: 1 for L1, 2 for L2 and so on (`cache/index*/level`).
     pub level: u8,
@@ -40,6 +43,7 @@ pub struct Cache {
 
 /// The contents of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CacheKind {
     /// Data only.
@@ -52,6 +56,7 @@ pub enum CacheKind {
 
 /// A core and its PUs (hardware threads).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Core {
     /// The core's number within its package (`topology/core_id`); `None` without one.
@@ -63,6 +68,7 @@ pub struct Core {
 
 /// Cores of one kind, on a machine whose cores differ.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CoreKind {
     /// The online PUs of the cores; never empty, and no PU is of two kinds.
     pub cpus: CpuSet,

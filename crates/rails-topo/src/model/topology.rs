@@ -9,26 +9,46 @@ use serde::{Deserialize, Serialize};
 
 /// One machine, as it was when it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Topology {
     pub(crate) origin: Origin,
+    /// The names of the machine.
     pub(crate) machine: Machine,
+    /// Processor packages.
     pub(crate) packages: Vec<Package>,
+    /// Dies that are not the whole of their package.
     pub(crate) dies: Vec<Die>,
+    /// NUMA nodes, by number.
     pub(crate) nodes: Vec<NumaNode>,
+    /// Distances between nodes; `None` is unknown, or there is one node.
     pub(crate) distances: Option<Distances>,
+    /// Caches, by level, then by first PU.
     pub(crate) caches: Vec<Cache>,
+    /// Cores, in the order of their first PU; empty if it is unknown which PUs share one.
     pub(crate) cores: Vec<Core>,
+    /// The kinds of cores, the slowest first; empty if all cores are alike.
     pub(crate) core_kinds: Vec<CoreKind>,
+    /// PUs that are online; never empty.
     pub(crate) online_cpus: CpuSet,
+    /// The PUs that the process may use.
     pub(crate) allowed_cpus: CpuSet,
+    /// The NUMA nodes that the process may take memory from.
     pub(crate) allowed_nodes: NodeSet,
+    /// The online PUs that the scheduler leaves alone; empty if unknown.
     pub(crate) isolated_cpus: CpuSet,
+    /// The online PUs whose timer tick stops while one thread runs; empty if unknown.
     pub(crate) nohz_full_cpus: CpuSet,
+    /// PCI functions, bridges among them, by address.
     pub(crate) pci_devices: Vec<PciDevice>,
+    /// Network interfaces, by name.
     pub(crate) nics: Vec<Nic>,
+    /// RDMA devices, by name.
     pub(crate) rdma_devices: Vec<RdmaDevice>,
+    /// GPUs, by name.
     pub(crate) gpus: Vec<Gpu>,
+    /// Disks, by name.
     pub(crate) block_devices: Vec<BlockDevice>,
+    /// The facts that configuration files have changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) overrides: Vec<Override>,
 }

@@ -9,6 +9,7 @@ use std::fmt;
 /// The kernel's number of a memory block, the unit in which memory goes on- and offline
 /// (`/sys/devices/system/memory/memory*`, with the length in `block_size_bytes`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct MemoryBlockId(pub u32);
 
@@ -18,6 +19,7 @@ pub type MemoryBlockSet = IdSet<MemoryBlockId>;
 /// A change. It holds the new state, so that it can be applied to an older model
 /// ([`Snapshot::apply`](super::Snapshot::apply)).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Change {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A machine at a moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Snapshot {
     /// The machine's model.
     pub topology: Topology,

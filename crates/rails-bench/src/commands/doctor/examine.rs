@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 /// One NIC, or the parts of a process that use one, or one rail.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Examined {
     /// The name of the NIC, the process or the rail.
     pub(super) what: String,

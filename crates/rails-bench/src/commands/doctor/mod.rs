@@ -10,7 +10,13 @@ use self::{
     mend::mend,
     subject::Subject,
 };
-use crate::{document::Schema, exit::Exit, journal::JournalArgs, machine::this_machine, print};
+use crate::{
+    document::{Contents, Document, Schema},
+    exit::Exit,
+    journal::JournalArgs,
+    machine::this_machine,
+    print,
+};
 use anyhow::Result;
 use rails_bind::{settings::Host, thread::Tid};
 use rails_multirail::RailRequest;
@@ -49,7 +55,7 @@ pub(crate) struct Args {
     /// Carry the changes out; `rails-bench undo` takes them back
     #[arg(long)]
     fix: bool,
-    /// Print the evidence, the verdicts and the mends as JSON
+    /// Print the evidence, the verdicts and the mends as JSON (docs/json.md)
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -58,8 +64,14 @@ pub(crate) struct Args {
 
 /// The findings.
 #[derive(Serialize)]
-struct Report<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Report<'a> {
+    /// Each NIC, part of a process or rail that was looked at.
     examined: &'a [Examined],
+}
+
+impl Contents for Report<'_> {
+    const SCHEMA: Schema = Schema::DOCTOR;
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
@@ -80,7 +92,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         examined = now?;
     }
     if args.json {
-        Schema::DOCTOR.with(Report { examined: &examined }).print()?;
+        Document::of(Report { examined: &examined }).print()?;
     } else {
         print::result(show::examined(&examined))?;
     }

@@ -52,7 +52,7 @@ pub(crate) struct Args {
     /// plain
     #[arg(long)]
     status: bool,
-    /// Print the state as a JSON object
+    /// Print the state as a JSON object (docs/json.md)
     #[arg(long, requires = "status")]
     json: bool,
     /// Write the counts of the gate that runs on this host to this file, as text for Prometheus;

@@ -1,7 +1,7 @@
 //! The state of the gate that runs on this host.
 
 use crate::{
-    document::Schema,
+    document::{Contents, Document, Schema},
     exit::{Exit, Help},
     print,
 };
@@ -9,11 +9,15 @@ use anyhow::Result;
 use rails_gate::{Door, DoorError, status::GateStatus};
 use std::{fmt::Write, io::ErrorKind};
 
+impl Contents for GateStatus {
+    const SCHEMA: Schema = Schema::GATE;
+}
+
 /// Prints the state.
 pub(super) async fn status(door: &Door, json: bool) -> Result<Exit> {
     let status = door.status().await.map_err(no_gate)?;
     match json {
-        true => Schema::GATE.with(&status).print_line()?,
+        true => Document::of(&status).print_line()?,
         false => print::result(tables(&status)?)?,
     }
     Ok(Exit::Done)

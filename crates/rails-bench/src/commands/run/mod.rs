@@ -15,12 +15,13 @@ mod watcher;
 
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::profile::fuzz as fuzz_profile;
+pub(super) use self::report::Report;
 pub(crate) use self::stripe::keeper;
 use self::{
     launch::{Placed, Wanted, launch},
     place::{Place, Surroundings},
     profile::Wishes,
-    report::{Ended, Report},
+    report::Ended,
     signals::Signals,
     stripe::{NotStarted, Striping},
     watch::Pace,
@@ -28,7 +29,7 @@ use self::{
 };
 use super::door::DoorArgs;
 use crate::{
-    document::Schema,
+    document::{Contents, Document, Schema},
     exit::{Exit, Help},
     journal::JournalArgs,
     machine::this_machine,
@@ -131,7 +132,7 @@ pub(crate) fn run(args: Args, details: bool) -> Result<Exit> {
     };
     let report = Report::new(ended, placed, watched, striping.as_ref().map(Striping::connections));
     if let Some(file) = &wishes.json {
-        let text = Schema::RUN.with(&report).pretty()?;
+        let text = Document::of(&report).pretty()?;
         // The caller waits for the program's own exit, so this error does not replace it.
         if let Err(error) = output_file::write(file, text) {
             print::note(format_args!("error: --json: cannot write {}: {error}", file.display()));
@@ -141,6 +142,10 @@ pub(crate) fn run(args: Args, details: bool) -> Result<Exit> {
         print::note(report.to_string().trim_end());
     }
     Ok(exit(status))
+}
+
+impl Contents for Report {
+    const SCHEMA: Schema = Schema::RUN;
 }
 
 fn command_of(words: &[OsString]) -> Result<Command> {

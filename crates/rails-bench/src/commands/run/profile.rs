@@ -42,7 +42,7 @@ pub(super) struct Wishes {
     /// Say nothing at the end
     #[arg(long, short, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(super) quiet: Option<bool>,
-    /// Write the verdicts to a file, as JSON
+    /// Write the verdicts to a file, as JSON (docs/json.md)
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
     /// Folder in which changes of the machine are written down [default: /run/rails, or

@@ -13,17 +13,23 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 /// A program that ran, with the verdicts on its place.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(in crate::commands) struct Report {
+    /// The command line.
     command: String,
     /// The program's end, in words.
     ended: String,
+    /// The time from the beginning to the end.
     seconds: f64,
     /// The CPUs at the end; `None` if the program was not bound.
     cpus: Option<CpuSet>,
     /// The memory policy at the beginning, as it read back.
     memory_policy: Option<MemoryPolicy>,
+    /// CPU time of the program, by where it was used.
     cpu_time: CpuShare,
+    /// The place of the memory; `None` is unknown.
     memory: Option<MemoryShare>,
+    /// The NICs that carried traffic or that the rails are on, by name.
     nics: BTreeMap<String, NicReport>,
     /// With `--stripe`, the connections by their ways.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,17 +38,23 @@ pub(super) struct Report {
     moves: u32,
     /// The number of threads at the look that saw most.
     max_threads: usize,
+    /// The number of looks at the program.
     looks: u64,
     /// The CPU time that watching took.
     watching_seconds: f64,
+    /// The properties of the program's placement that do not hold.
     unheld: Vec<Unheld>,
+    /// Remarks on the watch, such as threads that were left alone.
     notes: Vec<String>,
 }
 
 /// CPU time, by where it was used.
 #[derive(Debug, Clone, Copy, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct CpuShare {
+    /// On the program's CPUs.
     in_place_seconds: f64,
+    /// On other CPUs.
     away_seconds: f64,
     /// Of threads that ended between two looks.
     unseen_seconds: f64,
@@ -50,6 +62,7 @@ struct CpuShare {
 
 /// Memory, by where it lay when it was seen last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct MemoryShare {
     /// The bytes of all processes' own memory.
     pub(super) bytes: u64,
@@ -59,16 +72,21 @@ pub(super) struct MemoryShare {
 
 /// A NIC that carried traffic, or that the rails are on.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct NicReport {
     #[serde(flatten)]
     bytes: Bytes,
+    /// The interrupts of the NIC's devices.
     interrupts: Vec<Interrupts>,
 }
 
 /// The interrupts of a device.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Interrupts {
+    /// The device.
     device: String,
+    /// Whether the interrupts are served beside the device.
     verdict: Verdict,
     /// How often they were served, and how often of that beside the device; `None` is unknown.
     served: Option<(u64, u64)>,

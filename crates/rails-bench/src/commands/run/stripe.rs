@@ -86,6 +86,7 @@ struct Counts {
 
 /// The numbers of a program's connections that were decided upon, for people and as JSON.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Connections {
     /// Through each peer.
     through: BTreeMap<String, u64>,
@@ -95,8 +96,11 @@ pub(super) struct Connections {
 
 /// Plain connections of one reason.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct PlainConnections {
+    /// The reason, in words.
     reason: String,
+    /// The number of connections.
     count: u64,
 }
 

@@ -28,6 +28,7 @@ pub(super) struct Traffic {
 
 /// The bytes of one NIC.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Bytes {
     /// Bytes sent and acknowledged.
     pub(super) sent: u64,

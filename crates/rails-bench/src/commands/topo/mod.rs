@@ -6,9 +6,16 @@ mod explain;
 #[cfg(feature = "files")]
 mod svg;
 mod watch;
-
-use crate::{document::Schema, exit::Exit, machine::MachineArgs, print};
+#[cfg(test)]
+pub(super) use self::watch::Line;
+use crate::{
+    document::{Contents, Document, Schema},
+    exit::Exit,
+    machine::MachineArgs,
+    print,
+};
 use anyhow::Result;
+use rails_topo::Topology;
 
 /// Show the machine: packages, NUMA nodes, caches, cores, NICs with their queues and interrupts
 #[derive(Debug, clap::Args)]
@@ -30,7 +37,7 @@ pub(crate) struct Args {
     #[cfg(feature = "files")]
     #[command(subcommand)]
     command: Option<Command>,
-    /// Print the whole model as JSON
+    /// Print the whole model as JSON (docs/json.md)
     #[arg(long, conflicts_with = "of")]
     json: bool,
     /// Print the machine in this format
@@ -69,6 +76,10 @@ enum Format {
     Xml,
 }
 
+impl Contents for Topology {
+    const SCHEMA: Schema = Schema::TOPO;
+}
+
 pub(crate) fn run(args: &Args) -> Result<Exit> {
     #[cfg(feature = "files")]
     if let Some(Command::Capture(args)) = &args.command {
@@ -88,7 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     }
     match if args.json { Format::Json } else { args.of } {
         Format::Text => print::result(topology.tree())?,
-        Format::Json => Schema::TOPO.with(&topology).print()?,
+        Format::Json => Document::of(&topology).print()?,
         #[cfg(feature = "files")]
         Format::Xml => print::result(format_args!("{}\n", topology.to_hwloc_xml()))?,
     }

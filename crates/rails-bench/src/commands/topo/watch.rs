@@ -1,7 +1,7 @@
 //! `rails-bench topo --watch`: changes as they happen.
 
 use crate::{
-    document::Schema,
+    document::{Contents, Document, Schema},
     exit::{Exit, Signal},
     print,
     stop::Stop,
@@ -9,8 +9,8 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use humantime::format_rfc3339_millis;
-use rails_topo::monitor::{Changes, Monitor, MonitorOptions, Update};
-use serde_json::{Value, json};
+use rails_topo::monitor::{Change, Changes, Monitor, MonitorOptions, Snapshot, Update};
+use serde::Serialize;
 use std::{
     error::Error,
     io::{self, Write},
@@ -45,7 +45,7 @@ async fn follow(changes: &mut Changes, as_json: bool) -> Result<Exit> {
         let update = update.context("this machine can be watched no longer")?;
         let now = SystemTime::now();
         let line = match as_json {
-            true => Schema::TOPO_CHANGE.with(json_line(&update, now)).line()?,
+            true => Document::of(Line::of(&update, now)).line()?,
             false => text_line(&update, now) + "\n",
         };
         let mut out = io::stdout().lock();
@@ -64,17 +64,49 @@ fn text_line(update: &Update, now: SystemTime) -> String {
     }
 }
 
-/// The change's own fields, and `time`; missed changes have the kind `lagged`, with the present
-/// machine.
-fn json_line(update: &Update, now: SystemTime) -> Value {
-    let (at, mut line) = match update {
-        Update::Change(stamped) => (stamped.at, json!(stamped.change)),
-        Update::Lagged { missed, snapshot } => {
-            (now, json!({ "kind": "lagged", "missed": missed, "snapshot": **snapshot }))
-        }
-    };
-    line["time"] = json!(format_rfc3339_millis(at).to_string());
-    line
+/// A change of the machine.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(in crate::commands) struct Line<'a> {
+    /// The time at which the change was noticed, as RFC 3339 has it.
+    time: String,
+    #[serde(flatten)]
+    news: News<'a>,
+}
+
+impl Contents for Line<'_> {
+    const SCHEMA: Schema = Schema::TOPO_CHANGE;
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+enum News<'a> {
+    Change(&'a Change),
+    Missed(Missed<'a>),
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Missed<'a> {
+    /// Changes came faster than they were read.
+    Lagged {
+        /// The number of changes left out.
+        missed: u64,
+        /// The machine after these changes.
+        snapshot: &'a Snapshot,
+    },
+}
+
+impl<'a> Line<'a> {
+    fn of(update: &'a Update, now: SystemTime) -> Self {
+        let (at, news) = match update {
+            Update::Change(stamped) => (stamped.at, News::Change(&stamped.change)),
+            Update::Lagged { missed, snapshot } => (now, News::Missed(Missed::Lagged { missed: *missed, snapshot })),
+        };
+        Self { time: format_rfc3339_millis(at).to_string(), news }
+    }
 }
 
 #[cfg(test)]
@@ -84,6 +116,7 @@ mod tests {
         CpuId, Topology,
         monitor::{Change, Snapshot, Stamped},
     };
+    use serde_json::json;
     use std::{sync::Arc, time::Duration};
 
     #[test]
@@ -93,7 +126,7 @@ mod tests {
         let update = Update::Change(Arc::new(Stamped { at, change }));
         assert_eq!(text_line(&update, SystemTime::now()), "2023-11-14T22:13:20.042Z  CPU 3 went offline");
         let expected = json!({ "time": "2023-11-14T22:13:20.042Z", "kind": "cpu_offline", "cpu": 3 });
-        assert_eq!(json_line(&update, SystemTime::now()), expected);
+        assert_eq!(json!(Line::of(&update, SystemTime::now())), expected);
     }
 
     #[test]
@@ -101,7 +134,7 @@ mod tests {
         let topology = Topology::synthetic("core:2 pu:1", Vec::new()).unwrap();
         let snapshot = Arc::new(Snapshot { topology, memory_blocks: None });
         let update = Update::Lagged { missed: 7, snapshot };
-        let line = json_line(&update, SystemTime::UNIX_EPOCH);
+        let line = json!(Line::of(&update, SystemTime::UNIX_EPOCH));
         assert_eq!((&line["kind"], &line["missed"]), (&json!("lagged"), &json!(7)));
         assert_eq!(line["snapshot"]["topology"]["online_cpus"], json!("0-1"));
         assert!(text_line(&update, SystemTime::UNIX_EPOCH).ends_with("7 changes were missed"));

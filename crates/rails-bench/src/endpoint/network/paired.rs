@@ -20,18 +20,24 @@ use tokio::time::timeout;
 
 /// The pairing of two ends, with the results of its lanes.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Paired {
     #[serde(flatten)]
     pairing: Pairing,
+    /// The number of lanes that connected.
     lanes_up: usize,
     /// Lanes that did not connect.
     failed: Vec<Failed>,
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Failed {
+    /// The rail's number.
     rail: usize,
+    /// The peer's address.
     remote: LaneAddress,
+    /// The error, in words.
     error: String,
 }
 

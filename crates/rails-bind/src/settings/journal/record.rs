@@ -19,6 +19,7 @@ use std::{
 
 /// The owner of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Owner {
     /// The number of the owner's process, in the PID namespace of that process: another namespace

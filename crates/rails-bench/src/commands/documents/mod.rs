@@ -43,7 +43,11 @@ fn documents() -> (Vec<Described>, Definitions) {
     let documents = vec![
         described::<doctor::Report<'_>>(types, "doctor --json", ONE),
         described::<GateStatus>(types, "gate --status --json", LINE),
-        described::<Interval>(types, "stream --interval S --json", "prints one object each time, on a line of its own"),
+        described::<Interval>(
+            types,
+            "stream --interval S --json",
+            "prints one object each time, on a line, and so does `serve`",
+        ),
         described::<plan::Report<'_>>(types, "plan --rails SPEC --json", ONE),
         described::<PathReport>(types, "probe --json", LINE),
         described::<rails::Report<'_>>(types, "rails --json", ONE),

@@ -281,7 +281,7 @@ async fn frames_behind_the_proof_in_every_segment() {
     for split in 0..=length {
         let mut socket = TcpStream::connect(addresses[0]).await.unwrap();
         socket.set_nodelay(true).unwrap();
-        let (bytes, acceptance) = prove(&mut socket, Credentials::Insecure, StreamId([split as u8; 16])).await;
+        let (bytes, mut acceptance) = prove(&mut socket, Credentials::Insecure, StreamId([split as u8; 16])).await;
         assert_eq!(bytes.len(), length);
         socket.write_all(&bytes[..split]).await.unwrap();
         // The listener most likely reads the first part alone.
@@ -305,7 +305,7 @@ async fn frames_behind_a_wrong_proof_are_thrown_away() {
         let mut socket = TcpStream::connect(addresses[0]).await.unwrap();
         let other = Secret::pre_shared(b"another 16 bytes").unwrap();
         let stranger = Credentials::Secret { mode: Mode::Encrypted, secret: other };
-        let (mut bytes, acceptance) = prove(&mut socket, stranger, StreamId([7; 16])).await;
+        let (mut bytes, mut acceptance) = prove(&mut socket, stranger, StreamId([7; 16])).await;
         bytes.resize(bytes.len() + further, 9);
         socket.write_all(&bytes).await.unwrap();
         let refused = acceptance.check(&read(&mut socket).await);

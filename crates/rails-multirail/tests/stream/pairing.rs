@@ -81,7 +81,7 @@ async fn strangers_are_not_told_of_lanes() {
     let (_listener, addresses) = listener(&rails, &options()).await;
     for (security, said) in [
         (Security::psk(Secret::pre_shared(b"another 16 bytes").unwrap()), "the join secret is wrong"),
-        (Security::insecure(), "another mode"),
+        (Security::insecure(), "the security of the two ends differs"),
     ] {
         let error = MultiRailStream::plan_lanes(&rails, addresses[0], &StreamOptions::new(security)).await.unwrap_err();
         let PlanLanesError::Discover { contacts } = error else { panic!("{error}") };

@@ -4,7 +4,7 @@
 //! Folders are opened one by one and never as links, and an entry is removed by its name in the
 //! folder that it was found in: no path of the sender leads to a removal.
 
-use super::{because, inside, trial::open_folder};
+use super::{because, inside};
 use crate::{
     calls::Guarantees,
     message::{FoundEntry, FoundKind},
@@ -212,6 +212,13 @@ impl Level {
         }
         (found, failed)
     }
+}
+
+/// Opens a folder by its name, and no link in its place.
+pub(super) fn open_folder(dir: &Dir, name: &OsStr) -> io::Result<Dir> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);
+    Ok(Dir::from_std_file(dir.open_with(name, &options)?.into_std()))
 }
 
 /// Removes an unfinished file that no transfer is writing.

@@ -1,6 +1,6 @@
 //! The receiver's files in a dry run: they are looked at, and nothing is made, changed or locked.
 
-use super::{Metadata, Search, because, hash};
+use super::{Metadata, Search, because, hash, prune::open_folder};
 use crate::{
     calls::Access,
     message::{Compare, Held, Offer, Prefix, Settled},
@@ -132,13 +132,6 @@ pub(crate) fn updated(there: Meta, meta: Meta) -> Settled {
     let has_mode = meta.mode.is_none_or(|mode| Some(mode & MODE_BITS) == there.mode);
     let has_time = meta.modified.is_none() || meta.modified == there.modified;
     if has_mode && has_time { Settled::Kept } else { Settled::Would }
-}
-
-/// Opens a folder by its name, and no link in its place.
-pub(super) fn open_folder(dir: &Dir, name: &OsStr) -> io::Result<Dir> {
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);
-    Ok(Dir::from_std_file(dir.open_with(name, &options)?.into_std()))
 }
 
 /// Opens a regular file. One that may not be read can still be replaced; `None`.

@@ -17,7 +17,7 @@ pub(crate) mod striped;
 pub(crate) mod tasks;
 pub(crate) mod work;
 
-use crate::{conversation::Watch, side::Side, turn::Waits};
+use crate::{side::Side, turn::Waits};
 use bytes::Bytes;
 use pattern::{Checker, Pattern};
 use serde::{Deserialize, Serialize};
@@ -186,11 +186,6 @@ impl Counter {
         let count = Count::none(zero.elapsed().as_secs_f64());
         let meter = Meter { first_seconds: count.first_seconds, bytes: 0.into(), last_seconds: 0.into() };
         Self { zero, count, recorder: None, checker: None, waits: None, meter: Arc::new(meter) }
-    }
-
-    /// A counter of one stream, which does that work besides.
-    fn of(watch: Watch) -> Self {
-        Self::start(Instant::now()).recorded(watch.interval().map(Recorder::start)).checked(watch.check)
     }
 
     /// The count so far, while the counter counts on.

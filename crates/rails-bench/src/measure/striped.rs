@@ -4,6 +4,7 @@ use super::{
     Amount, Counter, Enough, LONGEST_RECEIPT, Receipt, Received, Supply,
     intervals::{Intervals, Shown},
     report::{Measurement, Transport},
+    series::Recorder,
 };
 use crate::{
     conversation::{Call, Direction, Guest, Reply, Watch},
@@ -111,7 +112,7 @@ pub(crate) async fn measure(
         let supply = Supply::start(amount).until(enough.clone());
         runtime.spawn(give(session.clone(), supply, None))
     });
-    let taking = direction.comes_from_peer().then(|| runtime.spawn(take(session.clone(), Counter::of(watch))));
+    let taking = direction.comes_from_peer().then(|| runtime.spawn(take(session.clone(), counter(watch))));
     let mut working = pin!(async { try_join!(settled(giving), settled(taking)) });
     let (done, interrupted) = tokio::select! {
         // Signals come first: the peer may have ended by the same signal.
@@ -187,7 +188,7 @@ pub(crate) async fn serve(
     let (baseline, beside, session) = (Baseline::take(rails), guest.company.observe(), guest.session.clone());
     let (runtime, begun, enough) = (first(rails)?, Instant::now(), Enough::default());
     guest.control.say(&Reply::Begin).await?;
-    let counter = Counter::of(watch).telling(guest.waits.clone());
+    let counter = counter(watch).telling(guest.waits.clone());
     let meter = counter.meter();
     let taking = direction.goes_to_peer().then(|| runtime.spawn(take(session.clone(), counter)));
     let giving = direction.share_of_peer().map(|amount| {
@@ -269,6 +270,11 @@ async fn take(session: MultiRailSession, mut counter: Counter) -> Result<Counter
         counter.add(&bytes);
     }
     Ok(counter)
+}
+
+/// A counter of a stream, which does that work besides.
+fn counter(watch: Watch) -> Counter {
+    Counter::start(Instant::now()).recorded(watch.interval().map(Recorder::start)).checked(watch.check)
 }
 
 /// The result of a task, if there is one.

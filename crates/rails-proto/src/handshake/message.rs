@@ -1,6 +1,6 @@
 //! The messages of the handshake. `docs/wire.md` shows them byte by byte.
 
-use super::{HandshakeError, Refusal};
+use super::{HandshakeError, Mode, Refusal};
 use crate::parameters::{MAX_LANES, StreamParameters, TransportParameters};
 use std::fmt;
 
@@ -18,22 +18,6 @@ pub const LONGEST_PLAIN: usize = 80;
 
 /// The longest message of the handshake, in bytes.
 pub const LONGEST_MESSAGE: usize = PREFIX_LEN + LONGEST_TLS;
-
-/// How the ends of a stream authenticate each other, and whether they encrypt its bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// Any peer that reaches the port may join.
-    Insecure,
-    /// A pre-shared secret authenticates joins. The bytes of the stream are neither encrypted nor
-    /// authenticated.
-    PreSharedKey,
-    /// A pre-shared secret authenticates joins, and both ends seal all frames with keys derived
-    /// from it.
-    Encrypted,
-    /// The opening lane performs a TLS 1.3 handshake. The others join with the secret that TLS
-    /// exports, and both ends seal all frames.
-    Tls,
-}
 
 /// The name of a stream: 128 random bits that the initiator chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -218,35 +202,6 @@ impl HandshakeMessage {
             ACCEPTED => Self::Accepted(array_at(body, 0)),
             CONFIRMED => Self::Confirmed(array_at(body, 0)),
             _ => Self::Refused(Refusal::from_code(mode, detail).ok_or(unknown("reason", detail))?),
-        })
-    }
-}
-
-impl Mode {
-    pub(super) const ALL: [Self; 4] = [Self::Insecure, Self::PreSharedKey, Self::Encrypted, Self::Tls];
-
-    /// Whether the frames of the lanes are encrypted and authenticated.
-    pub fn is_sealed(self) -> bool {
-        matches!(self, Self::Encrypted | Self::Tls)
-    }
-
-    /// The mode's number on the wire, from 0.
-    fn code(self) -> u8 {
-        self as u8
-    }
-
-    fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(code)).copied()
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Insecure => "insecure",
-            Self::PreSharedKey => "psk, not encrypted",
-            Self::Encrypted => "psk, encrypted",
-            Self::Tls => "tls",
         })
     }
 }

@@ -31,6 +31,7 @@ mod credentials;
 mod initiator;
 mod lanes;
 mod message;
+mod mode;
 mod refusal;
 mod responder;
 pub mod tls;
@@ -42,9 +43,10 @@ pub use lanes::LanesError;
 #[cfg(feature = "fuzzing")]
 pub(crate) use lanes::{fuzz as fuzz_lanes, fuzz_seed as fuzz_lanes_seed};
 pub use message::{
-    Challenge, HandshakeMessage, Hello, LONGEST_MESSAGE, LONGEST_PLAIN, LONGEST_TLS, Mode, Nonce, PREFIX_LEN, Purpose,
+    Challenge, HandshakeMessage, Hello, LONGEST_MESSAGE, LONGEST_PLAIN, LONGEST_TLS, Nonce, PREFIX_LEN, Purpose,
     StreamId, Tag, VERSION,
 };
+pub use mode::Mode;
 pub use refusal::{Limit, Refusal};
 pub use responder::{Proved, Responder, ResponderStep};
 

@@ -114,7 +114,7 @@ fn plain_flows_are_measured_the_same_way() {
 #[test]
 fn a_measurement_is_told_to_people_as_well() {
     let (sent, served) = measured(&["--congestion", "reno"], &["--bytes", "4MiB"]);
-    assert!(sent.starts_with("one stream, adaptive, insecure: 4 MiB in "), "{sent}");
+    assert!(sent.starts_with("one stream, adaptive: 4 MiB in ") && sent.contains("\nsecurity: insecure\n"), "{sent}");
     assert!(sent.contains("reno") && sent.contains("receive"), "{sent}");
     assert!(served.starts_with("received 4 MiB in "), "{served}");
 }

@@ -1,6 +1,6 @@
 //! The list of the entries of one folder that a batch has.
 
-use crate::path::Printable;
+use crate::path::{MAX_PATH, Printable};
 use std::{
     collections::BTreeMap,
     ffi::OsStr,
@@ -42,12 +42,16 @@ impl FileList {
     /// may lack it. Empty paths are no paths; `.` as a component stands for nothing.
     ///
     /// # Errors
-    /// The first path that is absolute, has a component `..`, or holds a NUL byte.
+    /// The first path that is absolute, has a component `..`, holds a NUL byte, or is longer than a
+    /// path may be, 4096 bytes: of one without bounds the folders above it would fill the memory.
     pub fn parse(text: &[u8], end: u8) -> Result<Self, FileListError> {
         let mut paths = BTreeMap::new();
         for (index, bytes) in text.split(|&byte| byte == end).enumerate() {
-            let path = Path::new(OsStr::from_bytes(bytes));
+            let path = Path::new(OsStr::from_bytes(&bytes[..bytes.len().min(MAX_PATH)]));
             let wrong = |fault| FileListError { line: index + 1, path: Printable(path).to_string(), fault };
+            if bytes.len() > MAX_PATH {
+                return Err(wrong("has more than 4096 bytes"));
+            }
             let mut names = PathBuf::new();
             for component in path.components() {
                 match component {
@@ -103,6 +107,8 @@ mod tests {
         ] {
             assert_eq!(FileList::parse(text.as_bytes(), b'\n').unwrap_err().to_string(), said);
         }
+        let long = FileList::parse("a/".repeat(100_000).as_bytes(), b'\n').unwrap_err();
+        assert_eq!(long.fault, "has more than 4096 bytes");
     }
 
     proptest! {

@@ -271,7 +271,7 @@ fn check_component(component: &[u8]) -> Result<(), PathError> {
 /// NAME_MAX of `linux/limits.h`.
 const MAX_COMPONENT: usize = 255;
 /// PATH_MAX of `linux/limits.h`.
-const MAX_PATH: usize = 4096;
+pub(crate) const MAX_PATH: usize = 4096;
 /// The longest target of a link that symlink(2) takes.
 const MAX_LINK: usize = MAX_PATH - 1;
 /// Deep enough for every real tree; the bound keeps a peer from having thousands of folders opened

@@ -40,7 +40,8 @@ struct Slot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Simple,
-    Pruning,
+    /// The number of the entries that this end has chosen to go.
+    Pruning(u64),
     Offered(Compare),
     /// The receiver has named its bytes; the sender must end the file.
     Answered,
@@ -80,7 +81,7 @@ impl Outbound {
         self.next_id += 1;
         let stage = match kind {
             Kind::Simple => Stage::Simple,
-            Kind::Prune => Stage::Pruning,
+            Kind::Prune => Stage::Pruning(0),
             Kind::File(compare) => Stage::Offered(compare),
         };
         self.open.insert(id, Slot { entry, stage, settled: false });
@@ -101,8 +102,15 @@ impl Outbound {
     /// The receiver asks about entries of a folder that it looks through.
     pub(crate) fn on_found(&mut self, id: u64) -> Result<(), Violation> {
         match self.open.get(&id) {
-            Some(slot) if slot.stage == Stage::Pruning => Ok(()),
+            Some(slot) if matches!(slot.stage, Stage::Pruning(_)) => Ok(()),
             _ => Err(Violation::Entry { what: "a question", id }),
+        }
+    }
+
+    /// `Choose` is being sent, by which so many further entries go.
+    pub(crate) fn choose(&mut self, id: u64, entries: usize) {
+        if let Some(Slot { stage: Stage::Pruning(chosen), .. }) = self.open.get_mut(&id) {
+            *chosen += entries as u64;
         }
     }
 
@@ -119,8 +127,8 @@ impl Outbound {
             (Settled::Stored { .. }, Stage::Finished(_)) => true,
             (Settled::Kept, Stage::Kept | Stage::Offered(Compare::Times))
             | (Settled::Made, Stage::Simple)
-            | (Settled::Aborted, Stage::Aborted)
-            | (Settled::Pruned { .. }, Stage::Pruning) => true,
+            | (Settled::Aborted, Stage::Aborted) => true,
+            (Settled::Pruned { removed, .. }, Stage::Pruning(chosen)) => *removed <= chosen,
             (Settled::Would, stage) => {
                 let may_change = matches!(stage, Stage::Simple | Stage::Kept | Stage::Offered(Compare::Times));
                 self.is_dry_run && (may_change || stage == Stage::Would)

@@ -279,6 +279,7 @@ impl Batch {
             goes.push(path.is_some());
             gone.extend(path.filter(|_| *kind != FoundKind::Folder));
         }
+        state.outbound.choose(id, gone.len());
         drop(state);
         let outcome = if self.terms.is_dry_run { Outcome::Would(Change::Remove) } else { Outcome::Removed };
         gone.iter().for_each(|path| self.observer.finished(path, 0, outcome));

@@ -11,7 +11,7 @@ use crate::{
     path::{Name, RelPath},
     reason::Reason,
 };
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _, ReadDir};
+use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt as _, ReadDir};
 use std::{
     ffi::{OsStr, OsString},
     io,
@@ -24,6 +24,8 @@ use std::{
 pub(crate) struct Search {
     /// Whether nothing is removed.
     is_dry_run: bool,
+    /// The receiving folder; `None` if there is nothing to find.
+    root: Option<Dir>,
     levels: Vec<Level>,
     /// The entries of the last level that the sender was asked about.
     asked: Vec<FoundEntry>,
@@ -57,18 +59,13 @@ pub(crate) enum Next {
 impl Search {
     /// A search in a folder below `root`, or in `root` itself.
     pub(crate) fn begin(root: &Dir, path: Option<RelPath>, is_dry_run: bool) -> io::Result<Self> {
-        let names = path.as_ref().map_or(Path::new(""), RelPath::as_path).components().map(Component::as_os_str);
-        let dir = names.fold(root.try_clone(), |dir, name| {
-            let dir = dir?;
-            if is_dry_run { open_folder(&dir, name) } else { inside(&dir, || open_folder(&dir, name)) }
-        })?;
-        let top = Level::new(dir, path)?;
-        Ok(Self { levels: vec![top], ..Self::nothing(is_dry_run) })
+        let top = Level::new(open_below(root, path.as_ref(), is_dry_run)?, path)?;
+        Ok(Self { root: Some(root.try_clone()?), levels: vec![top], ..Self::nothing(is_dry_run) })
     }
 
     /// A search that finds nothing.
     pub(crate) fn nothing(is_dry_run: bool) -> Self {
-        Self { is_dry_run, levels: Vec::new(), asked: Vec::new(), removed: 0, failure: None, failures: 0 }
+        Self { is_dry_run, root: None, levels: Vec::new(), asked: Vec::new(), removed: 0, failure: None, failures: 0 }
     }
 
     /// Goes on to the next entries, or to the end.
@@ -111,7 +108,14 @@ impl Search {
     }
 
     /// Removes those of the entries that the sender does not have, and calls `removed` for each.
+    ///
+    /// Others may have moved the folder away while the sender chose, for as long as it liked: then
+    /// the search ends.
     pub(crate) fn choose(&mut self, choices: &[bool], mut removed: impl FnMut(&RelPath)) {
+        if let Err(error) = self.is_in_place() {
+            self.stays(OsStr::new("."), "remove entries of", &error);
+            self.levels.clear();
+        }
         for (entry, goes) in take(&mut self.asked).into_iter().zip(choices) {
             let Some(level) = self.levels.last_mut() else { return };
             let name = entry.name.as_os_str();
@@ -141,6 +145,17 @@ impl Search {
                 Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => level.stays = true,
                 Err(error) => self.stays(name, "remove", &error),
             }
+        }
+    }
+
+    /// Fails unless the last level still is the folder of its path.
+    fn is_in_place(&self) -> io::Result<()> {
+        let (Some(root), Some(level)) = (&self.root, self.levels.last()) else { return Ok(()) };
+        let named = open_below(root, level.path.as_ref(), self.is_dry_run)?.dir_metadata()?;
+        let held = level.dir.dir_metadata()?;
+        match (named.dev(), named.ino()) == (held.dev(), held.ino()) {
+            true => Ok(()),
+            false => Err(io::Error::other("another folder has its name now")),
         }
     }
 
@@ -212,6 +227,15 @@ impl Level {
         }
         (found, failed)
     }
+}
+
+/// Opens a folder below `root`, or `root` itself, and no link on the way.
+fn open_below(root: &Dir, path: Option<&RelPath>, is_dry_run: bool) -> io::Result<Dir> {
+    let names = path.map_or(Path::new(""), RelPath::as_path).components().map(Component::as_os_str);
+    names.fold(root.try_clone(), |dir, name| {
+        let dir = dir?;
+        if is_dry_run { open_folder(&dir, name) } else { inside(&dir, || open_folder(&dir, name)) }
+    })
 }
 
 /// Opens a folder by its name, and no link in its place.

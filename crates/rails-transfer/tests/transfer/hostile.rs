@@ -285,6 +285,59 @@ fn a_receiver_that_asks_about_anything() {
     }
 }
 
+#[test]
+fn removals_that_no_question_was_about() {
+    let from = tempdir().unwrap();
+    let sources = ["d", "e"].map(|name| from.path().join(name));
+    sources.iter().for_each(|source| fs::create_dir(source).unwrap());
+    let (a, mut peer) = duplex(1 << 12);
+    let plays = async {
+        let made = [frame(0, &[2, 0, 2]), frame(0, &[2, 1, 2])].concat();
+        peer.write_all(&[&b"RAILS-FT\x05\x00R\0\0"[..], &made].concat()).await.unwrap();
+        // The greeting, the totals, the folders, and the searches.
+        peer.read_exact(&mut [0; 13 + 9 + 2 * 9 + 2 * 10]).await.unwrap();
+        for id in [2, 3] {
+            let removed = [&[2, id, 6][..], &[0xff; 9], &[1, 0]].concat();
+            let _ = peer.write_all(&frame(0, &removed)).await;
+        }
+    };
+    let options = SendOptions::new().delete(true);
+    let (sent, ()) = block_on(async { tokio::join!(options.send(a, &sources, Arc::new(())), plays) });
+    let expected = Violation::Entry { what: "an outcome", id: 2 };
+    assert!(matches!(&sent, Err(SendError::Wire(WireError::Violation(found))) if *found == expected), "{sent:?}");
+}
+
+/// The sender may wait with its choice for as long as it likes.
+#[test]
+fn a_folder_moved_away_before_the_choice() {
+    for (to, is_replaced) in [("saved", false), ("into/saved", false), ("saved", true)] {
+        let outer = tempdir().unwrap();
+        let (into, saved) = (outer.path().join("into"), outer.path().join(to));
+        fs::create_dir_all(into.join("d")).unwrap();
+        fs::write(into.join("d/f"), "x").unwrap();
+        let (mut peer, far) = duplex(1 << 16);
+        let plays = async {
+            let begin = [frame(0, &[TOTALS, 0, 0, 0]), frame(0, &[PRUNE, 0, 1, 1, b'd'])].concat();
+            peer.write_all(&[GREETING_OF_DELETION, &begin].concat()).await.unwrap();
+            // The greeting, and the question about the file.
+            peer.read_exact(&mut [0; 13 + 13]).await.unwrap();
+            fs::rename(into.join("d"), &saved).unwrap();
+            if is_replaced {
+                fs::create_dir(into.join("d")).unwrap();
+            }
+            let choice = [frame(0, &[CHOOSE, 0, 1, 1]), frame(0, &[DONE])].concat();
+            peer.write_all(&choice).await.unwrap();
+            peer.shutdown().await.unwrap();
+            let _ = peer.read_to_end(&mut Vec::new()).await;
+        };
+        let receiver = ReceiveOptions::new().allow_delete(true);
+        let (received, ()) = block_on(async { tokio::join!(receiver.receive(far, &into, Arc::new(())), plays) });
+        let received = received.unwrap();
+        assert!(saved.join("f").exists(), "{to}: {received:?}");
+        assert_eq!((received.removed, received.failed), (0, 1), "{received:?}");
+    }
+}
+
 /// Digesting the bytes that are there takes many minutes, and no sender would hear the result.
 #[test]
 fn a_sender_that_is_gone_holds_up_no_receiver() {

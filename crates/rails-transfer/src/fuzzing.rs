@@ -60,6 +60,7 @@ pub fn seeds() -> (Vec<u8>, Vec<u8>) {
     let from_receiver = [
         FromReceiver::Held { id: 0, held: Held::default() },
         FromReceiver::Settled { id: 0, outcome: Settled::Stored { digest } },
+        FromReceiver::Here { mark: digest },
         FromReceiver::Bye,
     ];
     let said = |messages: &[FromSender]| messages.iter().flat_map(framed).collect::<Vec<u8>>();

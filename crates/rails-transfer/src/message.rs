@@ -98,6 +98,9 @@ pub(crate) enum FromReceiver {
     Lacking { lacking: LackingGuarantee },
     /// Entries of a folder that is looked through.
     Found { id: u64, folder: Option<RelPath>, entries: Vec<FoundEntry> },
+    /// Sent before `Bye`: the mark of the receiving folder, by which a sender on the same machine
+    /// knows its own.
+    Here { mark: Digest },
 }
 
 /// An entry of the receiver that the sender may not have.

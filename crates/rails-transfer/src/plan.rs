@@ -36,6 +36,9 @@ pub(crate) struct Plan {
     pub(crate) has_root: bool,
     /// The paths of special files, which the sender has and does not send.
     pub(crate) special: BTreeSet<RelPath>,
+    /// The folders whose contents the receiving folder gets: those that sources are in, and those
+    /// that stand for their contents.
+    pub(crate) bases: Vec<PathBuf>,
     /// The names that appear directly in the receiving folder, and the source each comes from.
     tops: BTreeMap<OsString, PathBuf>,
     pub(crate) filter: Filter,
@@ -138,6 +141,7 @@ pub(crate) enum Place {
 /// in the plan at all.
 pub(crate) fn plan(sources: &[PathBuf], filter: Filter, list: Option<&FileList>) -> Result<Plan, SendError> {
     let mut plan = Plan { filter, ..Plan::default() };
+    plan.bases = sources.iter().map(|source| base_of(source)).collect();
     if let Some(list) = list {
         let [source] = sources else { return Err(SendError::FileList("is for one source")) };
         return match inspect(source)? {
@@ -172,6 +176,15 @@ pub fn check(sources: &[PathBuf]) -> Result<(), SendError> {
         }
     }
     Ok(())
+}
+
+/// The folder that the receiving one stands for.
+fn base_of(source: &Path) -> PathBuf {
+    match (own_name(source), source.parent()) {
+        (Some(_), Some(parent)) if parent.as_os_str().is_empty() => PathBuf::from("."),
+        (Some(_), Some(parent)) => parent.to_owned(),
+        _ => source.to_owned(),
+    }
 }
 
 /// The name under which a source arrives, if it has one, and the source: a file or a folder.

@@ -347,6 +347,7 @@ impl<W: AsyncWrite + Unpin> Control<'_, W> {
             match self.answers.recv().await {
                 Some(FromReceiver::Bye) => break,
                 Some(FromReceiver::Lacking { lacking }) => self.batch.on_lacking(lacking),
+                Some(FromReceiver::Here { mark }) => self.batch.on_here(mark),
                 Some(_) => return Err(WireError::from(Violation::Unexpected("an answer after the last entry")).into()),
                 None => return Err(WireError::Cut.into()),
             }
@@ -391,6 +392,7 @@ impl<W: AsyncWrite + Unpin> Control<'_, W> {
             FromReceiver::Lacking { .. } => {
                 Err(Violation::Unexpected("a lacking guarantee, with entries open,").into())
             }
+            FromReceiver::Here { .. } => Err(Violation::Unexpected("a mark, with entries open,").into()),
         }
     }
 

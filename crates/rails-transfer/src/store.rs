@@ -13,7 +13,7 @@ use crate::{
     meta::{MODE_BITS, Meta, Modified},
     path::{LinkTarget, Printable, RelPath},
     reason::Reason,
-    stamp::Stamp,
+    stamp::{Stamp, mark},
     zeros::hash_zeros,
 };
 use cap_std::{
@@ -170,6 +170,11 @@ impl Store {
             self.guarantees.set_modified(&handle, modified, "set the folder's time")?;
         }
         self.guarantees.sync(&handle, "put the folder on disk")
+    }
+
+    /// The mark of the receiving folder.
+    pub(crate) fn mark(&self) -> Option<Digest> {
+        mark(&self.root.dir_metadata().ok()?)
     }
 
     /// Puts the names in the receiving folder itself on disk.

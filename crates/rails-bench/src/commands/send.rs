@@ -65,7 +65,8 @@ code 1.
 With --delete the receiver's copies of the folders that are sent lose the entries that are not here (DIR/. stands for \
 the receiver's folder itself), links unfollowed. What --exclude leaves out stays there, with the folders around it, \
 and so do special files that are here. If anything failed, nothing is removed (exit code 1): it might be what could \
-not be read. A file in the place of a folder, or the other way round, fails its entry and is not removed either.
+not be read. A folder that is empty here, as the place of a disk that is not mounted, empties its copy: --dry-run tells \
+before. A file in the place of a folder, or the other way round, fails its entry and is not removed either.
 
 With --dry-run nothing changes at either end: a line names each entry that would change (a folder's mode and time are \
 not compared), and the summary what would be sent. Parts are not locked, so that another transfer may change them \
@@ -95,7 +96,8 @@ pub(crate) struct Args {
     /// by size and time
     #[arg(short, long)]
     checksum: bool,
-    /// Remove the files and links that the receiver has, when the batch is complete; folders stay
+    /// Remove the files and links that the receiver has, when the batch is complete; folders stay,
+    /// and so do files that the receiver would write into their own folder on this machine
     #[arg(long)]
     remove_source_files: bool,
     /// Send files at this rate at most, such as 50mbit: their bytes, over all lanes together. A

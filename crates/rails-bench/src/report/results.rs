@@ -68,7 +68,9 @@ pub(crate) fn compared(summary: &SendSummary) -> Result<()> {
 fn say_off(summary: &SendSummary) {
     if summary.is_removal_off {
         let failed = summary.failures.len();
-        print::note(format_args!("--delete: nothing is removed at the receiver, because {failed} entries failed"));
+        print::note(format_args!(
+            "--delete: nothing further is removed at the receiver, because {failed} entries failed"
+        ));
     }
 }
 

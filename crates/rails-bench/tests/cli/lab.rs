@@ -92,7 +92,7 @@ fn netns_stream_over_two_emulated_links() {
     let output = run(emulated.into_iter().chain(["--", "sh", "-c", &stream]));
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(stdout(&output).starts_with("one stream, adaptive, insecure: 4 MiB"), "{}", stdout(&output));
+    assert!(stdout(&output).starts_with("one stream, adaptive: 4 MiB"), "{}", stdout(&output));
     assert!(said.contains("received 4 MiB in "), "the server had time to say it: {said}");
     assert!(said.contains("seed 7") && said.contains("seed 8"), "{said}");
     for line in ["link 0   a>b carried ", "link 1   a>b carried "] {

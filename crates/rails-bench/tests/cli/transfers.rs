@@ -412,7 +412,7 @@ fn entries_that_the_sender_has_not_are_removed() {
     fs::create_dir(inbox.join("tree/large")).unwrap();
     let failed = send(&receiver.addresses, &[]);
     assert_eq!(failed.status.code(), Some(1));
-    let said = "--delete: nothing is removed at the receiver, because 1 entries failed";
+    let said = "--delete: nothing further is removed at the receiver, because 1 entries failed";
     assert!(stderr(&failed).contains(said) && inbox.join("tree/gone").exists(), "{}", stderr(&failed));
     fs::remove_dir(inbox.join("tree/large")).unwrap();
 

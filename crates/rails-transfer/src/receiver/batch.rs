@@ -287,6 +287,9 @@ impl Batch {
             for lacking in self.lacking() {
                 self.answer(FromReceiver::Lacking { lacking })?;
             }
+            if let Some(mark) = self.mark() {
+                self.answer(FromReceiver::Here { mark })?;
+            }
             return self.answer(FromReceiver::Bye);
         };
         self.state().summary.fail(None, &reason);
@@ -374,6 +377,14 @@ impl Batch {
 
     fn guarantees(&self) -> &Guarantees {
         &self.store().guarantees
+    }
+
+    /// The mark of the receiving folder. A dry run removes no source, and needs none.
+    fn mark(&self) -> Option<Digest> {
+        match &self.disk {
+            Disk::Store(store) => store.mark(),
+            Disk::Trial(_) => None,
+        }
     }
 
     fn lacking(&self) -> Vec<LackingGuarantee> {

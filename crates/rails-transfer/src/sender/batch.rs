@@ -12,10 +12,14 @@ use crate::{
     proto::{Kind, Outbound},
     reason::Reason,
     source::{Event, Job},
+    stamp::mark,
     summary::{Failure, How, SendSummary, SentFile},
 };
+use cap_std::fs::Metadata;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    fs,
+    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -33,6 +37,8 @@ pub(super) struct Batch {
 
 struct State {
     plan: Plan,
+    /// The mark of the receiving folder, which the receiver says at the end.
+    here: Option<Digest>,
     /// The number of the plan's entries that have been opened.
     opened: usize,
     /// The folders that the receiver is still to look through; `None` as long as entries are open.
@@ -78,6 +84,7 @@ impl Batch {
         let summary = SendSummary { skipped: std::mem::take(&mut plan.skipped), failures, ..SendSummary::default() };
         let state = State {
             plan,
+            here: None,
             opened: 0,
             to_prune: None,
             by_path: Vec::new(),
@@ -359,8 +366,26 @@ impl Batch {
         self.observer.moved(&job.path, bytes as u64);
     }
 
+    /// The receiving folder has this mark.
+    pub(super) fn on_here(&self, mark: Digest) {
+        self.state().here = Some(mark);
+    }
+
     /// Removes the files and links that the receiver has, as long as they are as they were listed.
+    /// If the receiver writes into the folder that a source is in, they are all that there is.
     pub(super) fn remove_sources(&self) {
+        let (here, bases) = {
+            let state = self.state();
+            (state.here, state.plan.bases.clone())
+        };
+        let is_here =
+            |base: &PathBuf| fs::metadata(base).is_ok_and(|base| mark(&Metadata::from_just_metadata(base)) == here);
+        if here.is_some() && bases.iter().any(is_here) {
+            let reason = Reason::new("sender: the sources stay: the receiver's folder is the one that they are in");
+            self.observer.unreadable(&reason);
+            self.state().summary.failures.push(Failure { path: None, reason });
+            return;
+        }
         let arrived = std::mem::take(&mut self.state().arrived);
         for index in arrived {
             let Entry { path, kind } = self.state().plan.entries[index].clone();

@@ -250,6 +250,31 @@ fn sources_are_removed_once_they_have_arrived() {
     assert_eq!(arrived, [&b"d"[..], b"d/file", b"d/link", b"followed"]);
 }
 
+/// The receiver writes where the files are: they are their own copies.
+#[test]
+fn sources_that_are_their_own_copies_stay() {
+    let folder = tempdir().unwrap();
+    let tree = Tree::from([
+        (b"d".to_vec(), Node::Folder(0o755)),
+        (b"d/file".to_vec(), Node::File(0o644, b"x".to_vec())),
+        (b"file".to_vec(), Node::File(0o644, b"y".to_vec())),
+    ]);
+    plant(folder.path(), &tree);
+    let other = tempdir().unwrap();
+    for compare in [Compare::Times, Compare::Digests] {
+        for sources in [vec![folder.path().join("d"), folder.path().join("file")], vec![folder.path().join(".")]] {
+            let options = SendOptions::new().remove_sources(true).compare(compare);
+            let (sent, received) = transfer_with(options, &sources, folder.path());
+            assert!(received.unwrap().is_complete());
+            let failures = sent.unwrap().failures;
+            assert!(failures.len() == 1 && failures[0].reason.as_str().contains("the sources stay"), "{failures:?}");
+            assert_eq!(harvest(folder.path()), tree);
+        }
+    }
+    let (sent, _) = transfer_with(SendOptions::new().remove_sources(true), &[folder.path().join("file")], other.path());
+    assert!(sent.unwrap().is_complete() && !folder.path().join("file").exists());
+}
+
 #[test]
 fn special_files_are_skipped_and_told() {
     let (from, into) = (tempdir().unwrap(), tempdir().unwrap());

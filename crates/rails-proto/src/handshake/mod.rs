@@ -120,8 +120,7 @@ impl HandshakeError {
     /// the network.
     pub fn is_permanent(&self) -> bool {
         match self {
-            Self::NotRails { .. }
-            | Self::Version { .. }
+            Self::Version { .. }
             | Self::Secret
             | Self::Mode { .. }
             | Self::Tls(_)
@@ -133,7 +132,8 @@ impl HandshakeError {
                     Refusal::Version | Refusal::Mode(_) | Refusal::Secret | Refusal::Tls | Refusal::Full(_)
                 )
             }
-            Self::Field { .. } | Self::Disorder | Self::NoSuchStream | Self::Lanes(_) => false,
+            // A proxy in front of the peer may answer for it once.
+            Self::NotRails { .. } | Self::Field { .. } | Self::Disorder | Self::NoSuchStream | Self::Lanes(_) => false,
         }
     }
 

@@ -430,7 +430,7 @@ fn messages_out_of_turn_and_other_protocols_are_named() {
     }
     assert_eq!(HandshakeMessage::body_len(b"GET / HT"), Err(HandshakeError::NotRails { said: b"GET / HT".to_vec() }));
     let foreign = HandshakeError::NotRails { said: b"SSH-2.0-\x1b\r\n".to_vec() };
-    assert!(foreign.to_string().ends_with("it said \"SSH-2.0-\\x1b\\r\\n\"") && foreign.is_permanent(), "{foreign}");
+    assert!(foreign.to_string().ends_with("it said \"SSH-2.0-\\x1b\\r\\n\"") && !foreign.is_permanent(), "{foreign}");
     let mut old: [u8; PREFIX_LEN] = *first.encode().first_chunk().unwrap();
     old[4] = 1;
     assert_eq!(HandshakeMessage::body_len(&old), Err(HandshakeError::Version { theirs: 1 }));

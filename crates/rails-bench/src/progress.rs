@@ -96,7 +96,8 @@ impl Progress {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A change that a dry run leaves undone: what it is for, so that a bar hides no line.
+    /// Names a change that a dry run leaves undone, also beside a progress bar: the user has asked
+    /// for these lines.
     fn would(&self, path: &RelPath, bytes: DataSize, change: Change) {
         if self.show != Show::Nothing {
             print::note(match change {

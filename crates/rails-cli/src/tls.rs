@@ -87,7 +87,7 @@ impl TlsArgs for ServerTls {
             if self.tls_client_ca.is_none() {
                 print::note("warning: no --tls-client-ca: anyone who reaches the port can join, if encrypted");
             }
-            // Nobody else sets it meanwhile: the flags are read by one thread.
+            // One thread reads the flags, so that no other has set the server meanwhile.
             let _ = self.server.set(server);
         }
         Ok(self.server.get().map(|server| ("--tls-cert", Security::tls_server(server.clone()))))
@@ -122,7 +122,7 @@ impl ServerTls {
                 print::note(format_args!("the certificate was read again{pin}"));
             }
             (Err(error), _) => print::note(format_args!("warning: the certificate stays as it was: {error:#}")),
-            // It is about to be read for the first time.
+            // The first reading of the files is still to come.
             (Ok(_), _) => {}
         }
     }
@@ -202,7 +202,7 @@ pub fn remedy(error: &TlsFailure) -> Option<&'static str> {
 /// The remedy for the certificates that `openssl req -x509` makes if nothing else is said.
 const OPENSSL: &str = "`openssl req -x509` alone makes an authority's certificate without names: add `-addext \
                        basicConstraints=critical,CA:FALSE -addext subjectAltName=DNS:NAME` (or IP:ADDRESS); or trust the \
-                       key, whatever the certificate says, by --tls-pin";
+                       key itself by --tls-pin";
 
 /// A certificate with its private key. Warns on stderr of a key that others may read.
 ///

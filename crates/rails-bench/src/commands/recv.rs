@@ -35,7 +35,7 @@ Examples:
   rails-bench recv --listen 0.0.0.0 --into inbox --secret-file secret --once
 
 Up to --parallel batches are taken at a time; further senders wait, and a batch whose sender stands still gives way to one \
-that waits. What is cut is left as .NAME.rails-part, and the next `send` of the same file goes on from there. \
+that waits. The receiver keeps an unfinished file as .NAME.rails-part, and the next `send` of that file continues it. \
 The bytes are encrypted, by TLS or with keys made of the secret, but with --no-encryption or --insecure.
 
 A receiver that accepts files has not agreed to lose any: without --allow-delete it refuses a batch with --delete, \

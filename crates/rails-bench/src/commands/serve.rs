@@ -47,8 +47,8 @@ pub(crate) struct Args {
     /// The runtime on which messages are received and sent back
     #[arg(long, value_name = "RUNTIME", default_value = "rail")]
     application: ping::Application,
-    /// Say every so many seconds what has moved since for each caller of `stream`, on all lanes and
-    /// on each; plain flows and MPTCP are left out
+    /// Report the rate of each caller of `stream` at this interval, over all lanes and on each;
+    /// plain flows and MPTCP are left out
     #[arg(short, long, value_name = "S", value_parser = super::report_interval)]
     interval: Option<Duration>,
     #[command(flatten)]

@@ -59,7 +59,7 @@ pub(crate) struct Args {
     /// Measure both ways at a time, by a stream each way
     #[arg(long, conflicts_with_all = ["plain", "mptcp", "ping", "reverse"])]
     both: bool,
-    /// Say every so many seconds what has moved since, on all lanes and on each
+    /// Report the rate at this interval, over all lanes and on each
     #[arg(short, long, value_name = "S", value_parser = super::report_interval, conflicts_with_all = ["plain", "mptcp", "ping"])]
     interval: Option<Duration>,
     #[command(flatten)]

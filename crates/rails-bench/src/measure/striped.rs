@@ -157,14 +157,14 @@ pub(crate) async fn measure(
     let (given, taken) = done;
     let to_peer = match given {
         Some(bytes_written) => {
-            let receipt = report.received.context("the peer did not report what it received")?;
+            let receipt = report.received.context("the peer sent no report of its receiving")?;
             Some(measurement(bytes_written, receipt, side.clone()))
         }
         None => None,
     };
     let from_peer = match taken {
         Some(counter) => {
-            let sent = report.sent.context("the peer did not report what it sent")?;
+            let sent = report.sent.context("the peer sent no report of its sending")?;
             let receipt = Receipt::of(&counter, side, sent.served_beside);
             Some(Measurement { from_peer: true, ..measurement(sent.bytes_written, receipt, sent.side) })
         }

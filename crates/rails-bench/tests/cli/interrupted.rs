@@ -136,7 +136,7 @@ fn a_signal_ends_a_measurement_at_both_ends_at_once() {
     };
     for what in SIGNALS {
         pair().end_one_and_expect_the_other_to_hear(Ends::Listening, what);
-        // A caller that is asked to end measures what it has sent until then.
+        // A signal ends the caller's sending, and the caller reports the bytes up to then.
         let Pair { listening, calling, .. } = pair();
         signal(calling.0.id(), what);
         let (code, out, said) = finish_within(calling.0, &calling.1, OUTAGE / 3);

@@ -477,6 +477,8 @@ fn files_go_at_the_rate_of_all_lanes() {
     assert_eq!(wrong.status.code(), Some(2), "{}", stderr(&wrong));
     let begin = Instant::now();
     let sent = run(send.into_iter().chain(["40mbit"]));
+    // A limit of rate shows in time alone; this bound is a lower one, and a busy machine only takes
+    // longer.
     assert!(begin.elapsed() >= Duration::from_millis(900), "5 MB, but for 100 ms: {:?}", begin.elapsed());
     assert!(sent.status.success(), "{}", stderr(&sent));
     assert_same(&source, &inbox.join("tree"));

@@ -38,7 +38,7 @@ pub(crate) async fn read_message(lane: &dyn Lane, longest: usize) -> Result<Hand
 fn heard_out(lane: &dyn Lane, error: HandshakeError) -> HandshakeError {
     let HandshakeError::NotRails { mut said } = error else { return error };
     let mut more = [0; HandshakeError::MAX_SAID - PREFIX_LEN];
-    // It may have sent no more, and an error changes nothing.
+    // The peer may have sent no further bytes, and a failed read leaves those that are here.
     let count = lane.try_receive(&mut [IoSliceMut::new(&mut more)]).unwrap_or(0);
     said.extend_from_slice(&more[..count]);
     HandshakeError::NotRails { said }

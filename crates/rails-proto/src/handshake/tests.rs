@@ -495,7 +495,7 @@ fn causes_of_a_refused_client() {
             tls::Error::Certificate(CertificateFault::UnknownIssuer),
             tls::Error::Refused(CertificateRefusal::UnknownIssuer),
         ),
-        // It names the same authority.
+        // The client's certificate names an authority of the same name.
         (
             Some(&other),
             tls::Error::Certificate(CertificateFault::Signature),

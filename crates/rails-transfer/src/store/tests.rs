@@ -293,7 +293,7 @@ fn parts_gone_on_from_are_private() {
 
 #[test]
 fn entries_that_cannot_be_removed_are_named() {
-    // Nobody removes a name there, not even root.
+    // The kernel lets no user remove a name there, not even root.
     let root = Dir::open_ambient_dir("/proc/self", ambient_authority()).unwrap();
     let mut search = Search::begin(&root, Some(RelPath::parse("ns").unwrap()), false).unwrap();
     let Next::Ask(Some(folder), entries) = search.next(None) else { panic!("there are namespaces") };

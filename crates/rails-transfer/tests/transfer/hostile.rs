@@ -273,7 +273,7 @@ fn asked(question: &[u8]) -> Result<SendSummary, SendError> {
 #[test]
 fn a_receiver_that_asks_about_anything() {
     let asks = |id: u8, name: &[u8]| [&[5, id, 1, 1, b'd', 1, u8::try_from(name.len()).unwrap()], name, &[0]].concat();
-    // It does not wait for the answers.
+    // The receiver asks again and again, and waits for no answer.
     let flooded = asked(&asks(1, b"x"));
     assert!(matches!(flooded, Err(SendError::Wire(WireError::Violation(Violation::Window)))), "{flooded:?}");
     let other = asked(&asks(0, b"x"));

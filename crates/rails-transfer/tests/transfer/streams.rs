@@ -348,7 +348,7 @@ fn a_rate_over_all_streams() {
                 ReceiveOptions::new().receive_over(b, accepts, into.path(), Arc::new(()))
             )
         });
-        // The bucket has 100 kB of the 600 at first.
+        // The bucket has 100 kB of the 600 at first. A busy machine only takes longer.
         assert!(begin.elapsed() >= Duration::from_millis(500), "{:?}", begin.elapsed());
         assert!(sent.unwrap().is_complete() && received.unwrap().stored == 6);
     }

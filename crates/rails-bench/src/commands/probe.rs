@@ -52,9 +52,9 @@ impl Contents for PathReport {
 pub(crate) fn run(args: &Args) -> Result<Exit> {
     block_on(async {
         let mut stop = Stop::on_signals()?;
-        let remotes = Remotes::of("--to", std::slice::from_ref(&args.to)).await?;
-        let endpoint =
-            Endpoint::calling(&remotes, None, &args.placement, args.stream.options(std::slice::from_ref(&args.to))?)?;
+        let called = std::slice::from_ref(&args.to);
+        let remotes = Remotes::of("--to", called).await?;
+        let endpoint = Endpoint::calling(&remotes, None, &args.placement, args.stream.options(called)?)?;
         let (call, _) = endpoint.call(&remotes, &Request::Probe, &mut stop).await?;
         let measured = stop.or(measure(&call, args.max_rate)).await;
         call.end(&measured).await;

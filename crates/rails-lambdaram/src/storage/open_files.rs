@@ -12,6 +12,8 @@ use rails_formats::{
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
 };
 
 /// The open files of all datasets.
@@ -71,15 +73,18 @@ impl OpenFiles {
     }
 
     /// Opens a file. If the process has no descriptor left, those that stay open are closed, and
-    /// fewer stay open from then on.
+    /// fewer stay open from then on. Where all of them are in use, this thread waits for a moment:
+    /// other threads close theirs as they finish a read.
     fn opened<T>(&self, open: impl Fn() -> Result<T, ReadError>) -> Result<T, ReadError> {
+        let began = Instant::now();
         loop {
             match open() {
-                Err(ReadError::Open { error, .. }) if is_out_of_descriptors(error.raw_os_error()) => {
+                Err(ReadError::Open { error, .. })
+                    if is_out_of_descriptors(error.raw_os_error()) && began.elapsed() < MAX_WAIT =>
+                {
                     let closed = self.files().halve();
-                    // Other threads may take what is closed here, as long as there is anything to close.
                     if closed.is_empty() {
-                        return open();
+                        thread::sleep(WAIT);
                     }
                 }
                 result => return result,
@@ -128,3 +133,7 @@ fn default_files() -> usize {
 }
 
 const MAX_DEFAULT_FILES: usize = 1024;
+
+/// The longest wait for a descriptor, and the time between two tries.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+const WAIT: Duration = Duration::from_millis(1);

@@ -71,15 +71,16 @@ pub(crate) fn header(kind: u8, len: usize) -> [u8; HEADER_LEN] {
 }
 
 /// The version in the greeting. Versions are not negotiated: both peers must name the same one.
-pub(crate) const VERSION: u16 = 5;
+pub(crate) const VERSION: u16 = 6;
 /// The limit on a control message. The largest message, a link with a path and a target of 4096
 /// bytes, has half of it.
 pub(crate) const MAX_CONTROL: usize = 16 * 1024;
 /// The longest payload of a data block.
 pub(crate) const MAX_BLOCK: usize = 1024 * 1024;
 
-/// The longest hole of one message: the receiver hashes its zeros.
-pub(crate) const MAX_HOLE: u64 = 64 << 20;
+/// The longest hole of one message, whose zeros the receiver hashes, and the longest run of bytes
+/// that it copies.
+pub(crate) const MAX_RUN: u64 = 64 << 20;
 
 const DRY_RUN: u8 = 1;
 const DELETE: u8 = 2;

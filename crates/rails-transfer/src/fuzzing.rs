@@ -4,6 +4,7 @@
 use crate::{
     Digest, RelPath, Totals, codec,
     frame::{KIND_BLOCK, KIND_MESSAGE, MAGIC, MAX_CONTROL, Role, Terms, VERSION, header},
+    hash::BlockDigest,
     message::{Compare, FromReceiver, FromSender, Held, Offer, Settled},
     meta::Meta,
 };
@@ -60,6 +61,7 @@ pub fn seeds() -> (Vec<u8>, Vec<u8>) {
     let from_receiver = [
         FromReceiver::Held { id: 0, held: Held::default() },
         FromReceiver::Settled { id: 0, outcome: Settled::Stored { digest } },
+        FromReceiver::Blocks { id: 0, digests: vec![BlockDigest::of(0, b"abc")] },
         FromReceiver::Here { mark: digest },
         FromReceiver::Bye,
     ];
@@ -67,6 +69,23 @@ pub fn seeds() -> (Vec<u8>, Vec<u8>) {
     let sender = [greeting(Role::Sender, 0), said(&from_sender), block(), said(&and_last)].concat();
     let receiver = from_receiver.iter().flat_map(framed);
     (sender, greeting(Role::Receiver, 0).into_iter().chain(receiver).collect())
+}
+
+/// All frames of a sender that changes the last three of six bytes of a file: the receiver has the
+/// first, `012`.
+pub fn change(path: &str) -> Vec<u8> {
+    let path = RelPath::parse(path).expect("it is a path");
+    let said = [
+        FromSender::Totals(Totals { files: 1, folders: 0, bytes: 6 }),
+        FromSender::Offer { id: 0, offer: offer(path, 6) },
+        FromSender::Ask { id: 0, block: 1 },
+        FromSender::Start { id: 0, offset: 0, meta: Meta::of_mode(0o644) },
+        FromSender::Same { id: 0, len: 3 },
+    ];
+    let digest = blake3::hash(b"012abc").into();
+    let last = [FromSender::Finish { id: 0, digest }, FromSender::Done];
+    let framed = |messages: &[FromSender]| messages.iter().flat_map(framed).collect::<Vec<_>>();
+    [greeting(Role::Sender, 0), framed(&said), block(), framed(&last)].concat()
 }
 
 /// All frames of a sender that sends two folders, and deletes the inner one.

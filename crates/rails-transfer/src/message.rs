@@ -2,6 +2,7 @@
 
 use crate::{
     guarantee::LackingGuarantee,
+    hash::BlockDigest,
     meta::Meta,
     path::{LinkTarget, Name, RelPath},
     reason::Reason,
@@ -59,6 +60,10 @@ pub(crate) enum FromSender {
     Prune { id: u64, path: Option<RelPath> },
     /// Answers `Found`: whether each of the entries goes.
     Choose { id: u64, goes: Vec<bool> },
+    /// The next bytes of the started file are those that the receiver's file has at this place.
+    Same { id: u64, len: u64 },
+    /// Asks for the digests of the blocks of the receiver's file, from this one on.
+    Ask { id: u64, block: u64 },
 }
 
 /// A file that the sender can send, as it was listed.
@@ -101,6 +106,16 @@ pub(crate) enum FromReceiver {
     /// Sent before `Bye`: the mark of the receiving folder, by which a sender on the same machine
     /// knows its own.
     Here { mark: Digest },
+    /// Answers `Ask`, with at most [`MAX_DIGESTS`] digests: with none if there are no such blocks,
+    /// or the file has changed.
+    Blocks { id: u64, digests: Vec<BlockDigest> },
+}
+
+impl Held {
+    /// The unfinished file, if it can be the beginning of a file of that size.
+    pub(crate) fn part_of(&self, size: u64) -> Option<Prefix> {
+        self.part.filter(|part| (1..=size).contains(&part.len))
+    }
 }
 
 /// An entry of the receiver that the sender may not have.
@@ -122,12 +137,21 @@ pub(crate) enum FoundKind {
 }
 
 /// The receiver's bytes of an offered file.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Held {
-    /// The digest of the file under the final name, where that has the size of the offered one.
-    pub(crate) whole: Option<Digest>,
+    /// The file under the final name, where it may have bytes of the offered one.
+    pub(crate) there: Option<There>,
     /// The unfinished file.
     pub(crate) part: Option<Prefix>,
+}
+
+/// A file that is there already.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct There {
+    /// The size in bytes.
+    pub(crate) len: u64,
+    /// The digests of the first blocks, at most [`MAX_DIGESTS`].
+    pub(crate) blocks: Vec<BlockDigest>,
 }
 
 /// The first `len` bytes of a file.
@@ -181,6 +205,9 @@ impl fmt::Debug for Digest {
         write!(f, "Digest({self})")
     }
 }
+
+/// The digests of one message: those of 32 MiB.
+pub(crate) const MAX_DIGESTS: usize = 128;
 
 #[cfg(test)]
 mod tests {
@@ -243,6 +270,11 @@ mod tests {
         let failed = Settled::Failed { reason: Reason::new("x".repeat(5000)) };
         let settled = FromReceiver::Settled { id: u64::MAX, outcome: failed };
         assert!(encode(&settled, Vec::new()).len() <= crate::frame::MAX_CONTROL);
+        let blocks = vec![BlockDigest::of(0, b"x"); MAX_DIGESTS];
+        let part = Some(Prefix { len: u64::MAX, digest: blake3::hash(b"x").into() });
+        let held = Held { there: Some(There { len: u64::MAX, blocks }), part };
+        let held = FromReceiver::Held { id: u64::MAX, held };
+        assert!(encode(&held, Vec::new()).len() <= crate::frame::MAX_CONTROL);
     }
 
     proptest! {

@@ -387,6 +387,7 @@ impl<W: AsyncWrite + Unpin> Control<'_, W> {
             FromReceiver::Found { id, folder, entries } => {
                 Ok(Some(self.batch.on_found(id, folder.as_ref(), &entries)?))
             }
+            FromReceiver::Blocks { id, digests } => Ok(self.batch.on_blocks(id, digests).map(|()| None)?),
             FromReceiver::Bye => Err(Violation::Unexpected("the last word, with entries open,").into()),
             FromReceiver::Refuse { .. } => Err(Violation::Unexpected("a refusal").into()),
             FromReceiver::Lacking { .. } => {

@@ -1,27 +1,26 @@
 //! Reads and hashes the sender's files, each reader on a thread of its own.
 
+mod theirs;
+
 use crate::{
-    frame::{Block, MAX_HOLE},
+    frame::{Block, MAX_RUN},
+    hash::{BLOCK, BlockDigest, FileHasher},
+    holes::next_data,
     message::{Digest, Held},
     meta::Meta,
     path::RelPath,
     plan::Place,
-    proto::{Choice, Pace, choose, prefix_to_check},
+    proto::Pace,
     reason::Reason,
     stamp::Stamp,
-    zeros::hash_zeros,
 };
-use cap_std::fs::{Metadata, MetadataExt as _, OpenOptionsExt as _};
-use nix::{
-    errno::Errno,
-    unistd::{Whence, lseek},
-};
+use cap_std::fs::{Metadata, OpenOptionsExt as _};
 use std::{
     fs::{File, OpenOptions},
-    io::{self, Read, Seek, SeekFrom},
+    io,
     num::NonZeroU64,
     ops::Range,
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -30,6 +29,7 @@ use std::{
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
+use theirs::Theirs;
 
 /// A file to read, after the receiver has named the bytes that it holds.
 #[derive(Debug)]
@@ -40,6 +40,8 @@ pub(crate) struct Job {
     /// The offered size.
     pub(crate) size: u64,
     pub(crate) held: Held,
+    /// The answers to `Ask`, one at a time.
+    pub(crate) digests: Mutex<sync_mpsc::Receiver<Vec<BlockDigest>>>,
     /// Whether the file is compared alone, and not sent.
     pub(crate) is_dry_run: bool,
     /// Set when the receiver has given up on the file.
@@ -88,17 +90,26 @@ impl Pacer {
     }
 }
 
-/// What a reader finds: `Keep` or `Would`; or `Start`, and behind the blocks and holes `Finish`. In
-/// place of `Keep`, `Would` and `Finish`, at any time, `Changed` or `Failed`.
+/// What a reader finds: `Keep` or `Would`; or `Start`, and behind the blocks, holes and runs of
+/// bytes that are the same, `Finish`. In place of `Keep`, `Would` and `Finish`, at any time,
+/// `Changed` or `Failed`. `Ask` may come before these, and is answered before them.
 #[derive(Debug)]
 pub(crate) enum Event {
     Start {
         offset: u64,
         meta: Meta,
     },
-    /// Zeros, at most [`MAX_HOLE`] of them.
+    /// Zeros, at most [`MAX_RUN`] of them.
     Hole {
         len: u64,
+    },
+    /// Bytes that the receiver's file has at the same place, at most [`MAX_RUN`] of them.
+    Same {
+        len: u64,
+    },
+    /// The digests of the receiver's blocks are wanted, from this one on.
+    Ask {
+        block: u64,
     },
     Finish {
         digest: Digest,
@@ -144,14 +155,17 @@ pub(crate) trait Output {
 /// Reads the files of all jobs, until there are no more or the output is gone.
 pub(crate) fn read_all<O: Output>(jobs: &Jobs, pacer: Option<&Pacer>, mut output: O) -> Result<(), O::Gone> {
     while let Some(job) = jobs.next() {
-        let event = match (Reading { job: &job, pacer, output: &mut output }.read()) {
-            Ok(()) => continue,
+        let mut reading = Reading::new(&job, pacer, &mut output);
+        let event = match reading.read() {
+            Ok(event) => event,
             Err(Stop::Gone(gone)) => return Err(gone),
+            Err(Stop::Would(offset)) => Event::Would { offset },
             Err(Stop::Failed(reason)) => Event::Failed { reason },
             Err(Stop::Changed(reason)) => {
                 Event::Changed { reason, now: job.source.inspect().ok().filter(Metadata::is_file) }
             }
         };
+        reading.theirs.take_answer(&job, reading.output)?;
         output.emit(&job, event)?;
     }
     Ok(())
@@ -163,6 +177,8 @@ enum Stop<G> {
     Failed(Reason),
     /// The file changed.
     Changed(Reason),
+    /// The dry run would send the file from this offset on.
+    Would(u64),
     /// The output is gone.
     Gone(G),
 }
@@ -171,86 +187,161 @@ struct Reading<'a, O> {
     job: &'a Arc<Job>,
     pacer: Option<&'a Pacer>,
     output: &'a mut O,
+    theirs: Theirs,
+    /// The bytes that the receiver has, and of which it is still to hear.
+    same: u64,
+    is_started: bool,
 }
 
-impl<O: Output> Reading<'_, O> {
-    fn read(&mut self) -> Result<(), Stop<O::Gone>> {
-        let job = self.job;
-        let (mut file, stamp, meta) = open(job)?;
-        let mut hasher = blake3::Hasher::new();
-        let mut scratch = Vec::new();
-        let mut prefix = None;
-        if let Some(len) = prefix_to_check(&job.held, job.size) {
-            self.hash_exactly(&mut file, &mut hasher, len, &mut scratch)?;
-            prefix = Some((len, hasher.clone()));
-        }
-        let mut whole = None;
-        if job.held.whole.is_some() {
-            let hashed = prefix.as_ref().map_or(0, |(len, _)| *len);
-            self.hash_exactly(&mut file, &mut hasher, job.size - hashed, &mut scratch)?;
-            whole = Some(Digest::from(hasher.finalize()));
-        }
-        let prefix_digest = prefix.as_ref().map(|(_, hasher)| hasher.finalize().into());
-        let choice = choose(&job.held, job.size, prefix_digest, whole);
-        if job.is_dry_run
-            && let Choice::From(offset) = choice
-        {
-            return self.emit(Event::Would { offset });
-        }
-        let digest = match (choice, whole, prefix) {
-            (Choice::Keep, Some(digest), _) => {
-                unchanged(job, &file, &stamp)?;
-                return self.emit(Event::Keep { digest, meta });
-            }
-            (Choice::From(offset), _, Some((len, hasher))) if offset == len => {
-                self.stream(&mut file, meta, hasher, offset)?
-            }
-            _ => self.stream(&mut file, meta, blake3::Hasher::new(), 0)?,
-        };
-        unchanged(job, &file, &stamp)?;
-        self.emit(Event::Finish { digest })
+/// The contents of `Start`.
+struct Start {
+    offset: u64,
+    meta: Meta,
+}
+
+/// The bytes to send.
+enum Bytes<'a> {
+    /// Bytes that were read and hashed.
+    Known(&'a [u8]),
+    /// Bytes that are still to be read and hashed.
+    Unread(&'a mut FileHasher),
+}
+
+impl<'a, O: Output> Reading<'a, O> {
+    fn new(job: &'a Arc<Job>, pacer: Option<&'a Pacer>, output: &'a mut O) -> Self {
+        Self { job, pacer, output, theirs: Theirs::new(&job.held), same: 0, is_started: false }
     }
 
-    /// Reads from `offset` to the end; returns the digest of the whole file.
-    fn stream(
-        &mut self,
-        file: &mut File,
-        meta: Meta,
-        mut hasher: blake3::Hasher,
-        offset: u64,
-    ) -> Result<Digest, Stop<O::Gone>> {
-        file.seek(SeekFrom::Start(offset)).map_err(|error| failed("seek in", &error))?;
-        self.emit(Event::Start { offset, meta })?;
+    /// Reads the file, and gives the last event about it.
+    fn read(&mut self) -> Result<Event, Stop<O::Gone>> {
+        let (job, size) = (self.job, self.job.size);
+        let (file, stamp, meta) = open(job)?;
+        let (mut hasher, mut offset) = (FileHasher::default(), 0);
+        if let Some(part) = job.held.part_of(size) {
+            self.hash_exactly(&file, &mut hasher, part.len)?;
+            if hasher.finalize() == part.digest {
+                offset = part.len;
+            } else {
+                hasher = FileHasher::default();
+            }
+        }
+        let start = Start { offset, meta };
+        self.send(&file, &mut hasher, &start)?;
+        let is_kept = !self.is_started && job.held.there.as_ref().is_some_and(|there| there.len == size);
+        if !is_kept {
+            self.say_same(&start)?;
+        }
+        if read_some(&file, &mut [0], size)? != 0 {
+            return Err(Stop::Changed(Reason::new(format_args!("sender: the file grew past {size} bytes while sent"))));
+        }
+        unchanged(job, &file, &stamp)?;
+        let digest = hasher.finalize();
+        Ok(if is_kept { Event::Keep { digest, meta } } else { Event::Finish { digest } })
+    }
+
+    /// Reads from the offset to the end, and sends what the receiver does not have: nothing, not
+    /// even `Start`, before the first block that it does not have.
+    fn send(&mut self, file: &File, hasher: &mut FileHasher, start: &Start) -> Result<(), Stop<O::Gone>> {
         let size = self.job.size;
-        let (mut at, mut data) = (offset, offset..offset);
-        let most = self.pacer.map_or(BLOCK, |pacer| pacer.max_block().min(BLOCK));
-        while at < size {
+        let (mut at, mut data) = (start.offset, start.offset..start.offset);
+        if at > 0 {
+            self.say_same(start)?;
+        }
+        let mut read = Vec::new();
+        while at < size
+            && let Some(theirs) = self.theirs.digest(at / BLOCK as u64, self.job, self.output).map_err(Stop::Gone)?
+        {
             stopped(self.job)?;
-            if at == data.end {
-                data = next_data(file, at, size)?;
+            self.output.check().map_err(Stop::Gone)?;
+            let end = (at / BLOCK as u64 + 1).saturating_mul(BLOCK as u64).min(size);
+            read.resize(usize::try_from(end - at).expect("a block is small"), 0);
+            if data.end <= at {
+                data = next_data(file, at, size);
+            }
+            if data.start >= end {
+                read.fill(0);
+            } else {
+                read_exactly(file, &mut read, at, size)?;
+            }
+            hasher.update(&read);
+            if hasher.block_digest() == theirs {
+                self.same += end - at;
+            } else {
+                self.say_same(start)?;
+                self.send_bytes(file, at..end, &mut data, Bytes::Known(&read))?;
+            }
+            at = end;
+        }
+        if at < size {
+            self.say_same(start)?;
+            self.send_bytes(file, at..size, &mut data, Bytes::Unread(hasher))?;
+        }
+        Ok(())
+    }
+
+    /// Begins, unless that is done, and tells the receiver of the bytes that it has itself.
+    fn say_same(&mut self, start: &Start) -> Result<(), Stop<O::Gone>> {
+        if !self.is_started {
+            if self.job.is_dry_run {
+                return Err(Stop::Would(start.offset));
+            }
+            self.emit(Event::Start { offset: start.offset, meta: start.meta })?;
+            self.is_started = true;
+        }
+        while self.same > 0 {
+            let len = self.same.min(MAX_RUN);
+            self.emit(Event::Same { len })?;
+            self.same -= len;
+        }
+        Ok(())
+    }
+
+    /// Sends a range, as blocks and holes. `data` are the bytes that are in no hole, as of the last
+    /// look.
+    fn send_bytes(
+        &mut self,
+        file: &File,
+        range: Range<u64>,
+        data: &mut Range<u64>,
+        mut bytes: Bytes<'_>,
+    ) -> Result<(), Stop<O::Gone>> {
+        let max = self.pacer.map_or(BLOCK, |pacer| pacer.max_block().min(BLOCK));
+        let mut at = range.start;
+        while at < range.end {
+            stopped(self.job)?;
+            if data.end <= at {
+                *data = next_data(file, at, self.job.size);
             }
             if at < data.start {
                 self.output.check().map_err(Stop::Gone)?;
-                let len = (data.start - at).min(MAX_HOLE);
-                hash_zeros(&mut hasher, len);
+                let len = (data.start.min(range.end) - at).min(MAX_RUN);
+                if let Bytes::Unread(hasher) = &mut bytes {
+                    hasher.update_zeros(len);
+                }
                 self.emit(Event::Hole { len })?;
                 at += len;
                 continue;
             }
-            let left = data.end - at;
-            let len = usize::try_from(left).map_or(most, |left| left.min(most));
+            let left = data.end.min(range.end) - at;
+            let len = usize::try_from(left).map_or(max, |left| left.min(max));
             let mut block = self.output.spare();
             let payload = block.payload_mut(len);
-            read_exactly(file, payload, size)?;
-            hasher.update(payload);
+            match &mut bytes {
+                Bytes::Known(known) => {
+                    let (some, rest) = known.split_at(len);
+                    payload.copy_from_slice(some);
+                    *known = rest;
+                }
+                Bytes::Unread(hasher) => {
+                    read_exactly(file, payload, at, self.job.size)?;
+                    hasher.update(payload);
+                }
+            }
             self.wait(len)?;
             self.output.block(self.job, block).map_err(Stop::Gone)?;
             at += len as u64;
         }
-        if read_some(file, &mut [0])? != 0 {
-            return Err(Stop::Changed(Reason::new(format_args!("sender: the file grew past {size} bytes while sent"))));
-        }
-        Ok(hasher.finalize().into())
+        Ok(())
     }
 
     /// Waits until so many bytes may go.
@@ -267,21 +358,17 @@ impl<O: Output> Reading<'_, O> {
         }
     }
 
-    fn hash_exactly(
-        &mut self,
-        file: &mut File,
-        hasher: &mut blake3::Hasher,
-        mut left: u64,
-        scratch: &mut Vec<u8>,
-    ) -> Result<(), Stop<O::Gone>> {
-        scratch.resize(usize::try_from(left).map_or(BLOCK, |left| left.min(BLOCK)).max(scratch.len()), 0);
-        while left > 0 {
+    /// Hashes the first bytes of the file.
+    fn hash_exactly(&mut self, file: &File, hasher: &mut FileHasher, len: u64) -> Result<(), Stop<O::Gone>> {
+        let mut buffer = vec![0; usize::try_from(len).map_or(BLOCK, |len| len.min(BLOCK))];
+        let mut at = 0;
+        while at < len {
             stopped(self.job)?;
             self.output.check().map_err(Stop::Gone)?;
-            let len = usize::try_from(left).map_or(BLOCK, |left| left.min(BLOCK));
-            read_exactly(file, &mut scratch[..len], self.job.size)?;
-            hasher.update(&scratch[..len]);
-            left -= len as u64;
+            let some = usize::try_from(len - at).map_or(BLOCK, |left| left.min(BLOCK));
+            read_exactly(file, &mut buffer[..some], at, self.job.size)?;
+            hasher.update(&buffer[..some]);
+            at += some as u64;
         }
         Ok(())
     }
@@ -354,41 +441,25 @@ fn unchanged<G>(job: &Job, file: &File, stamp: &Stamp) -> Result<(), Stop<G>> {
     Ok(())
 }
 
-/// The next bytes of the file that are not in a hole, from `at` on, which need not begin there; the
-/// file is read on from them. They are empty at the end of the file.
-fn next_data<G>(file: &mut File, at: u64, size: u64) -> Result<Range<u64>, Stop<G>> {
-    let is_sparse = Metadata::from_file(file).is_ok_and(|metadata| metadata.blocks() < size.div_ceil(512));
-    let seek = |from: u64, whence| {
-        let from = i64::try_from(from).map_err(|_| Errno::EINVAL)?;
-        lseek(&*file, from, whence).map(|to| u64::try_from(to).unwrap_or(size).min(size))
-    };
-    let data = match if is_sparse { seek(at, Whence::SeekData) } else { Err(Errno::EINVAL) } {
-        Ok(start) => start..seek(start, Whence::SeekHole).unwrap_or(size),
-        // The hole reaches to the end.
-        Err(Errno::ENXIO) => size..size,
-        // A file system without holes (or a file that has none).
-        Err(_) => at..size,
-    };
-    file.seek(SeekFrom::Start(data.start)).map_err(|error| failed("seek in", &error))?;
-    Ok(data)
-}
-
-fn read_exactly<G>(file: &mut File, mut into: &mut [u8], size: u64) -> Result<(), Stop<G>> {
+fn read_exactly<G>(file: &File, mut into: &mut [u8], mut at: u64, size: u64) -> Result<(), Stop<G>> {
     while !into.is_empty() {
-        match read_some(file, into)? {
+        match read_some(file, into, at)? {
             0 => {
                 let text = format_args!("sender: the file shrank below {size} bytes while sent");
                 return Err(Stop::Changed(Reason::new(text)));
             }
-            count => into = &mut into[count..],
+            count => {
+                into = &mut into[count..];
+                at += count as u64;
+            }
         }
     }
     Ok(())
 }
 
-fn read_some<G>(file: &mut File, into: &mut [u8]) -> Result<usize, Stop<G>> {
+fn read_some<G>(file: &File, into: &mut [u8], at: u64) -> Result<usize, Stop<G>> {
     loop {
-        match file.read(into) {
+        match file.read_at(into, at) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             other => return other.map_err(|error| failed("read", &error)),
         }
@@ -407,11 +478,7 @@ fn failed<G>(doing: &str, error: &io::Error) -> Stop<G> {
     Stop::Failed(Reason::new(format_args!("sender: cannot {doing} the file: {error}")))
 }
 
-/// The bytes of a block: large enough that work per block does not matter, small enough to stay in
-/// the second-level cache between the read, the hash and the write. Below the protocol's limit of 1
-/// MiB.
-const BLOCK: usize = 256 * 1024;
-/// So long a reader that keeps a pace does not look whether it is wanted.
+/// So long a reader that waits does not look whether it is wanted.
 const MAX_NAP: Duration = Duration::from_millis(100);
 /// Two ticks of the slowest clock: up to Linux 6.12 a file's times are those of the last tick, of
 /// at most 10 ms.
@@ -442,7 +509,8 @@ mod tests {
 
     fn job(path: &std::path::Path) -> Job {
         let (source, path) = (Place::Named(path.to_owned()), RelPath::parse("f").unwrap());
-        Job { id: 0, path, source, size: 3, held: Held::default(), is_dry_run: false, stop: Arc::default() }
+        let (held, digests) = (Held::default(), Mutex::new(sync_mpsc::channel().1));
+        Job { id: 0, path, source, size: 3, held, digests, is_dry_run: false, stop: Arc::default() }
     }
 
     #[test]

@@ -4,23 +4,26 @@
 //! the kernel (`openat2(2)` with `RESOLVE_BENEATH`) refuses every path that leads out, by `..` or
 //! by a link. A failure is a [`Reason`], because it concerns one entry and both peers report it.
 
+mod old;
 mod prune;
 mod trial;
 
 use crate::{
     calls::{Access, BUSY, Guarantees, because, refuses},
+    hash::{BLOCK, FileHasher},
+    holes::next_data,
     message::{Compare, Digest, Held, Offer, Prefix},
     meta::{MODE_BITS, Meta, Modified},
     path::{LinkTarget, Printable, RelPath},
     reason::Reason,
-    stamp::{Stamp, mark},
-    zeros::hash_zeros,
+    stamp::mark,
 };
 use cap_std::{
     ambient_authority,
     fs::{Dir, DirBuilder, DirBuilderExt, Metadata, MetadataExt as _, OpenOptions, OpenOptionsExt},
 };
 use nix::unistd::{Gid, getegid, geteuid, getgroups};
+pub(crate) use old::Old;
 pub(crate) use prune::{Next, Search};
 use std::{
     ffi::{OsStr, OsString},
@@ -28,7 +31,7 @@ use std::{
     io::{self, Read, Seek, SeekFrom, Write},
     os::{
         fd::AsRawFd,
-        unix::fs::{MetadataExt as _, PermissionsExt},
+        unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt},
     },
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -67,9 +70,11 @@ pub(crate) struct Incoming {
     part_name: OsString,
     /// The properties that the file will have.
     meta: Meta,
-    /// The file under the final name, if it may be equal: as it was when it had been read. It is
-    /// not kept open, because many files are offered at a time.
-    whole: Option<Stamp>,
+    /// The file under the final name, if it may have bytes of the offered one.
+    old: Option<Arc<Old>>,
+    /// That file, from the first byte on that is copied from it. Not before, because many files are
+    /// offered at a time.
+    copied: Option<File>,
     part: Option<Part>,
 }
 
@@ -77,7 +82,7 @@ pub(crate) struct Incoming {
 #[derive(Debug)]
 struct Part {
     file: File,
-    hasher: blake3::Hasher,
+    hasher: FileHasher,
     len: u64,
 }
 
@@ -192,7 +197,7 @@ impl Store {
     pub(crate) fn look(&self, offer: &Offer, is_awaited: &dyn Fn() -> bool) -> Result<Found, Reason> {
         let dir = self.folder_of(&offer.path)?;
         let mut file = Incoming::new(dir, &offer.path);
-        let there = file.inspect(offer.size)?;
+        let there = file.inspect()?;
         if offer.compare == Compare::Times
             && let Some(there) = &there
             && file.has_time_of(offer, there)
@@ -200,9 +205,13 @@ impl Store {
         {
             return Ok(Found::Kept);
         }
-        let whole = if there.is_some() { file.look_at_whole(offer.size, is_awaited)? } else { None };
+        let (old, there) = match there {
+            Some(there) => Old::look(&file.dir, offer, &there, open_old, is_awaited)?.unzip(),
+            None => (None, None),
+        };
+        file.old = old;
         let part = file.look_at_part(offer.size, is_awaited, &self.guarantees)?;
-        Ok(Found::Other(Box::new(file), Held { whole, part }))
+        Ok(Found::Other(Box::new(file), Held { there, part }))
     }
 
     /// Looks through a folder for entries that the sender may not have.
@@ -274,12 +283,17 @@ impl Store {
 impl Incoming {
     fn new(dir: Arc<Dir>, path: &RelPath) -> Self {
         let (name, part_name) = (path.name().to_owned(), path.part_name());
-        Self { dir, name, part_name, meta: Meta::default(), whole: None, part: None }
+        Self { dir, name, part_name, meta: Meta::default(), old: None, copied: None, part: None }
+    }
+
+    /// The file under the final name, if it may have bytes of the offered one.
+    pub(crate) fn old(&self) -> Option<Arc<Old>> {
+        self.old.clone()
     }
 
     /// Begins to write at `offset`, which is 0 or the length of the reported prefix.
     pub(crate) fn start(&mut self, offset: u64, meta: Meta, guarantees: &Guarantees) -> Result<(), Reason> {
-        (self.whole, self.meta) = (None, meta);
+        self.meta = meta;
         let part = match &mut self.part {
             Some(part) => {
                 // The part of an earlier run may have got the mode of the file that it was then.
@@ -293,7 +307,7 @@ impl Incoming {
         if offset != part.len {
             part.file.set_len(0).map_err(because("empty the part file"))?;
             part.file.seek(SeekFrom::Start(0)).map_err(because("seek in the part file"))?;
-            (part.hasher, part.len) = (blake3::Hasher::new(), 0);
+            (part.hasher, part.len) = (FileHasher::default(), 0);
         }
         Ok(())
     }
@@ -312,14 +326,45 @@ impl Incoming {
         let part = self.part.as_mut().expect("a file is written after it is started");
         part.file.set_len(part.len + zeros).map_err(because("write"))?;
         part.file.seek(SeekFrom::End(0)).map_err(because("seek in the part file"))?;
-        hash_zeros(&mut part.hasher, zeros);
+        part.hasher.update_zeros(zeros);
         part.len += zeros;
+        Ok(())
+    }
+
+    /// Appends bytes that the file under the final name has at the same place.
+    pub(crate) fn copy(&mut self, len: u64) -> Result<(), Reason> {
+        let old = match self.copied.take() {
+            Some(old) => old,
+            None => self.old.as_ref().and_then(|old| old.open().transpose()).unwrap_or_else(|| Err(changed()))?,
+        };
+        let mut buffer = vec![0; usize::try_from(len).map_or(BLOCK, |len| len.min(BLOCK))];
+        let mut at = self.part().len;
+        let end = at + len;
+        let mut data = at..at;
+        while at < end {
+            if data.end <= at {
+                data = next_data(&old, at, end);
+            }
+            if at < data.start {
+                self.skip(data.start - at)?;
+                at = data.start;
+                continue;
+            }
+            let some = usize::try_from(data.end - at).map_or(BLOCK, |left| left.min(BLOCK));
+            match old.read_exact_at(&mut buffer[..some], at) {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(changed()),
+                read => read.map_err(because("read the file that is there"))?,
+            }
+            self.write(&buffer[..some])?;
+            at += some as u64;
+        }
+        self.copied = Some(old);
         Ok(())
     }
 
     /// Verifies the written file.
     pub(crate) fn verify(&mut self, expected: Digest) -> Result<(), Reason> {
-        let digest = Digest::from(self.part().hasher.finalize());
+        let digest = self.part().hasher.finalize();
         if digest == expected {
             return Ok(());
         }
@@ -360,13 +405,9 @@ impl Incoming {
         if self.part.is_some() {
             self.discard();
         }
-        let compared = self.whole.expect("a file is kept after it was compared");
-        let changed = || Reason::new("receiver: the file that is there changed after it was compared");
-        let whole = &self.open_whole()?.ok_or_else(changed)?;
+        let old = self.old.take().expect("a file is kept after it was compared");
+        let whole = &old.open()?.ok_or_else(changed)?;
         let there = Metadata::from_file(whole).map_err(because("inspect the file that is there"))?;
-        if Stamp::of(&there) != compared {
-            return Err(changed());
-        }
         let there = Meta::of(&there);
         let mode = meta.mode.filter(|_| there.mode != meta.mode);
         let modified = meta.modified.filter(|_| there.modified != meta.modified);
@@ -399,24 +440,24 @@ impl Incoming {
         self.part = None;
     }
 
-    /// The metadata of a file of that size.
-    fn inspect(&self, size: u64) -> Result<Option<Metadata>, Reason> {
+    /// The metadata of a regular file of the final name.
+    fn inspect(&self) -> Result<Option<Metadata>, Reason> {
         // `symlink_metadata`, so that a link or a pipe of this name is not opened: a rename will replace
         // it.
         match inside(&self.dir, || self.dir.symlink_metadata(&self.name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(because("inspect the entry of this name")(error)),
             Ok(there) if there.is_dir() => Err(Reason::new("receiver: a folder of this name is there")),
-            Ok(there) => Ok(Some(there).filter(|there| there.is_file() && there.len() == size)),
+            Ok(there) => Ok(Some(there).filter(Metadata::is_file)),
         }
     }
 
-    /// Whether the file that is there, of the offered size, has the offered time too, and no part.
+    /// Whether the file that is there has the offered size and time, and no part.
     /// Its bytes are on disk: a file gets its time after they are, and one of another program is
     /// that program's.
     fn has_time_of(&self, offer: &Offer, there: &Metadata) -> bool {
         let has_part = || inside(&self.dir, || self.dir.symlink_metadata(&self.part_name)).is_ok();
-        offer.meta.modified == Some(Modified::of(there)) && !has_part()
+        there.len() == offer.size && offer.meta.modified == Some(Modified::of(there)) && !has_part()
     }
 
     /// Gives the file that is there the offered mode, if it has another one; returns whether it
@@ -424,39 +465,13 @@ impl Incoming {
     fn take_mode_of(&self, offer: &Offer, there: &Metadata, guarantees: &Guarantees) -> Result<bool, Reason> {
         match offer.meta.mode.map(|mode| mode & MODE_BITS) {
             Some(mode) if Meta::of(there).mode != Some(mode) => {
-                let Some(file) = self.open_whole()? else { return Ok(false) };
+                let Some(file) = open_old(&self.dir, &self.name)? else { return Ok(false) };
                 guarantees.set_mode(&file, mode, "set the mode of the file that is there")?;
                 guarantees.sync(&file, "put the file's properties on disk")?;
                 Ok(true)
             }
             _ => Ok(true),
         }
-    }
-
-    /// Opens the file that is there. A file that may not be read can still be replaced; `None`.
-    fn open_whole(&self) -> Result<Option<File>, Reason> {
-        // Since the inspection it may have become a pipe, whose opening would wait for a writer.
-        let mut options = OpenOptions::new();
-        let options = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
-        let file = match inside(&self.dir, || self.dir.open_with(&self.name, options)) {
-            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
-                return Err(because("open the file that is there")(error));
-            }
-            Err(_) => return Ok(None),
-            Ok(file) => file.into_std(),
-        };
-        let is_file = file.metadata().map_err(because("inspect the entry of this name"))?.is_file();
-        Ok(Some(file).filter(|_| is_file))
-    }
-
-    fn look_at_whole(&mut self, size: u64, is_awaited: &dyn Fn() -> bool) -> Result<Option<Digest>, Reason> {
-        let Some(mut file) = self.open_whole()? else { return Ok(None) };
-        let mut hasher = blake3::Hasher::new();
-        if hash(&mut file, &mut hasher, size, is_awaited).map_err(because("read the file that is there"))? != size {
-            return Ok(None);
-        }
-        self.whole = Some(Stamp::of(&Metadata::from_file(&file).map_err(because("inspect the entry of this name"))?));
-        Ok(Some(hasher.finalize().into()))
     }
 
     fn look_at_part(
@@ -467,14 +482,14 @@ impl Incoming {
     ) -> Result<Option<Prefix>, Reason> {
         let Some(mut file) = self.open_part(guarantees)? else { return Ok(None) };
         let len = file.metadata().map_err(because("inspect the part file"))?.len();
-        let mut hasher = blake3::Hasher::new();
+        let mut hasher = FileHasher::default();
         if len > size {
             // The part is of another file. A length other than 0 makes `start` empty it.
             self.part = Some(Part { file, hasher, len });
             return Ok(None);
         }
         let len = hash(&mut file, &mut hasher, len, is_awaited).map_err(because("read the part file"))?;
-        let digest = hasher.finalize().into();
+        let digest = hasher.finalize();
         self.part = Some(Part { file, hasher, len });
         Ok((len > 0).then_some(Prefix { len, digest }))
     }
@@ -515,7 +530,7 @@ impl Incoming {
             let _ = inside(&self.dir, || self.dir.remove_file(&self.part_name));
             return Err(reason);
         }
-        Ok(Part { file, hasher: blake3::Hasher::new(), len: 0 })
+        Ok(Part { file, hasher: FileHasher::default(), len: 0 })
     }
 
     fn create_private(&self, name: &OsStr) -> io::Result<File> {
@@ -548,6 +563,26 @@ impl Incoming {
         }
         Ok(())
     }
+}
+
+/// Opens the file that is there. A file that may not be read can still be replaced; `None`.
+fn open_old(dir: &Dir, name: &OsStr) -> Result<Option<File>, Reason> {
+    // Since the inspection it may have become a pipe, whose opening would wait for a writer.
+    let mut options = OpenOptions::new();
+    let options = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
+    let file = match inside(dir, || dir.open_with(name, options)) {
+        Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+            return Err(because("open the file that is there")(error));
+        }
+        Err(_) => return Ok(None),
+        Ok(file) => file.into_std(),
+    };
+    let is_file = file.metadata().map_err(because("inspect the entry of this name"))?.is_file();
+    Ok(Some(file).filter(|_| is_file))
+}
+
+fn changed() -> Reason {
+    Reason::new("receiver: the file that is there changed after it was compared")
 }
 
 /// Calls `call`, which reads or changes the names of a folder. If the folder's mode forbids that to
@@ -610,14 +645,14 @@ fn set_mode(dir: &Dir, mode: u32) -> io::Result<()> {
 
 /// Hashes up to `len` bytes, and returns their number. Fails once the sender is gone: a large file
 /// takes minutes.
-fn hash(file: &mut File, hasher: &mut blake3::Hasher, len: u64, is_awaited: &dyn Fn() -> bool) -> io::Result<u64> {
-    let mut buffer = vec![0; usize::try_from(len).map_or(HASH_BUFFER, |len| len.min(HASH_BUFFER))];
+fn hash(file: &mut File, hasher: &mut FileHasher, len: u64, is_awaited: &dyn Fn() -> bool) -> io::Result<u64> {
+    let mut buffer = vec![0; usize::try_from(len).map_or(BLOCK, |len| len.min(BLOCK))];
     let mut hashed = 0;
     while hashed < len {
         if !is_awaited() {
             return Err(io::Error::other("the sender is gone"));
         }
-        let want = usize::try_from(len - hashed).map_or(HASH_BUFFER, |left| left.min(HASH_BUFFER));
+        let want = usize::try_from(len - hashed).map_or(BLOCK, |left| left.min(BLOCK));
         match file.read(&mut buffer[..want]) {
             Ok(0) => break,
             Ok(count) => {
@@ -668,7 +703,6 @@ const OTHERS_WRITE: u32 = 0o022;
 /// The owner's permissions to list a folder and to change its names.
 const OWNER_ALL: u32 = 0o700;
 const SET_GROUP_ID: u32 = 0o2000;
-const HASH_BUFFER: usize = 256 * 1024;
 /// Held while a folder's mode is changed for a call.
 static WIDENING: Mutex<()> = Mutex::new(());
 

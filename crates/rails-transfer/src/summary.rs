@@ -15,6 +15,8 @@ pub struct SendSummary {
     pub links: u64,
     /// File bytes that were sent; of a resumed file those from the resumed offset on.
     pub bytes_sent: u64,
+    /// Bytes of changed files that were not sent, because the receiver's files have them.
+    pub bytes_reused: u64,
     /// The failures, of the sender and of the receiver.
     pub failures: Vec<Failure>,
     /// The entries that were left out on purpose.
@@ -53,6 +55,8 @@ pub struct ReceiveSummary {
     pub links: u64,
     /// File bytes that came over the stream and were written.
     pub bytes_received: u64,
+    /// Bytes of changed files that came from the files that were there.
+    pub bytes_reused: u64,
     /// Number of entries that the sender does not have, and that were removed, or would be in a dry
     /// run.
     pub removed: u64,

@@ -31,7 +31,7 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
     let (sender, receiver) = fuzzing::seeds();
     // Behind the greeting come frames: a kind, the length, the message.
     let mut messages = Vec::new();
-    for said in [sender, receiver, fuzzing::deletion()] {
+    for said in [sender, receiver, fuzzing::deletion(), fuzzing::change(OLD)] {
         let mut rest = &said[GREETING..];
         while let [_, length @ .., _] = rest.first_chunk::<6>().unwrap_or(&[0; 6])
             && let Some((message, behind)) = rest.get(5..).and_then(|rest| {
@@ -50,12 +50,17 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
 pub(crate) fn receive(data: &[u8]) {
     let outside = folder();
     let (into, kept) = (outside.path().join("into"), outside.path().join("kept"));
-    fs::write(&kept, "x").expect("a file in memory can be written");
+    fs::create_dir(&into).expect("a folder in memory can be made");
+    for (path, text) in [(&kept, "x"), (&into.join(OLD), OLD_TEXT)] {
+        fs::write(path, text).expect("a file in memory can be written");
+    }
     let options = ReceiveOptions::new().allow_delete(true);
     if let Some(summary) = run(data, async |stream| options.receive(stream, &into, Arc::new(())).await.ok()) {
         let ReceiveSummary { stored, removed, .. } = summary;
-        let there = files_below(&into);
-        assert!(stored == 0 || removed > 0 || there > 0, "{stored} files count as stored, none is there");
+        let old = fs::read(into.join(OLD));
+        // No input has the digest of the old text.
+        let is_there = files_below(&into) > usize::from(old.is_ok()) || old.is_ok_and(|old| old != OLD_TEXT.as_bytes());
+        assert!(stored == 0 || removed > 0 || is_there, "{stored} files count as stored, none is there");
     }
     let beside: Vec<_> = fs::read_dir(outside.path())
         .expect("this process made the folder")
@@ -67,7 +72,7 @@ pub(crate) fn receive(data: &[u8]) {
 }
 
 pub(crate) fn to_receiver() -> Vec<Vec<u8>> {
-    vec![fuzzing::seeds().0, fuzzing::deletion()]
+    vec![fuzzing::seeds().0, fuzzing::deletion(), fuzzing::change(OLD)]
 }
 
 /// A sender's messages on several streams, to a receiver that writes below a folder: after the
@@ -165,7 +170,7 @@ pub(crate) fn to_sender() -> Vec<Vec<u8>> {
     vec![fuzzing::seeds().1]
 }
 
-pub(crate) const WORDS: &[&str] = &["RAILS-FT\x05", "..", "/", "d/f", ".rails-part", ".f.rails-part"];
+pub(crate) const WORDS: &[&str] = &["RAILS-FT\x06", "..", "/", "d/f", ".rails-part", ".f.rails-part"];
 
 /// The answering side of round trips, against a peer that asks for anything: it answers the bytes
 /// that arrive, and keeps no more than one message.
@@ -215,6 +220,10 @@ fn files_below(folder: &Path) -> usize {
 fn folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("there is room for a folder")
 }
+
+/// A file that the receiver has, of which a sender may take the first three bytes.
+const OLD: &str = "old";
+const OLD_TEXT: &str = "012xyz";
 
 /// Magic, version, role, number of streams, terms.
 const GREETING: usize = 13;

@@ -2,8 +2,8 @@
 
 use crate::{
     error::Violation,
-    frame::{MAX_HOLE, Terms},
-    message::Held,
+    frame::{MAX_RUN, Terms},
+    message::{Held, MAX_DIGESTS},
     proto::{CONTROL, MAX_PRUNES, WINDOW},
 };
 use std::collections::BTreeMap;
@@ -22,6 +22,9 @@ pub(crate) struct Inbound {
     offered: BTreeMap<u64, Offered>,
     /// The file under way on each carrier that has one.
     started: BTreeMap<usize, Started>,
+    /// The open files for which the receiver has another one, and the first block of that for whose
+    /// digest the sender may ask next.
+    compared: BTreeMap<u64, u64>,
     /// The folders that are looked through, and how many entries each asks about.
     pruning: BTreeMap<u64, usize>,
     /// Number of files that are complete and wait to be settled.
@@ -43,7 +46,8 @@ pub(crate) enum Fate {
 #[derive(Debug)]
 struct Offered {
     size: u64,
-    has_whole: bool,
+    /// Whether the receiver's file has the same size.
+    may_stay: bool,
     prefix: u64,
 }
 
@@ -76,6 +80,7 @@ impl Inbound {
             next_id: 0,
             offered: BTreeMap::new(),
             started: BTreeMap::new(),
+            compared: BTreeMap::new(),
             pruning: BTreeMap::new(),
             finished: 0,
             streams: 0,
@@ -134,7 +139,22 @@ impl Inbound {
     /// The offer is being answered with `held`.
     pub(crate) fn answer(&mut self, id: u64, size: u64, held: &Held) {
         let prefix = held.part.map_or(0, |part| part.len);
-        self.offered.insert(id, Offered { size, has_whole: held.whole.is_some(), prefix });
+        let may_stay = held.there.as_ref().is_some_and(|there| there.len == size);
+        self.offered.insert(id, Offered { size, may_stay, prefix });
+        if let Some(there) = &held.there {
+            self.compared.insert(id, there.blocks.len() as u64);
+        }
+    }
+
+    /// `Ask` came, for the digests from `block` on: each is read once.
+    pub(crate) fn on_ask(&mut self, id: u64, block: u64) -> Result<(), Violation> {
+        match self.compared.get_mut(&id) {
+            Some(next) if block >= *next => {
+                *next = block.saturating_add(MAX_DIGESTS as u64);
+                Ok(())
+            }
+            _ => Err(Violation::Entry { what: "a question", id }),
+        }
     }
 
     /// `Seal` came.
@@ -201,6 +221,7 @@ impl Inbound {
         if !self.terms.is_dry_run {
             return Err(Violation::Unexpected("a step of a dry run"));
         }
+        self.compared.remove(&id);
         self.take_offered(id, offset).map(drop)
     }
 
@@ -213,10 +234,19 @@ impl Inbound {
 
     /// `Hole` came on a carrier.
     pub(crate) fn on_hole(&mut self, carrier: usize, id: u64, len: u64) -> Result<Fate, Violation> {
-        match self.started.get_mut(&carrier) {
-            Some(file) if file.id == id && (1..=MAX_HOLE).contains(&len) => file.reach(len),
-            _ => Err(Violation::Entry { what: "a hole", id }),
-        }
+        self.on_run(carrier, id, len).ok_or(Violation::Entry { what: "a hole", id })?
+    }
+
+    /// `Same` came on a carrier.
+    pub(crate) fn on_same(&mut self, carrier: usize, id: u64, len: u64) -> Result<Fate, Violation> {
+        let run = if self.compared.contains_key(&id) { self.on_run(carrier, id, len) } else { None };
+        run.ok_or(Violation::Entry { what: "a run", id })?
+    }
+
+    /// The file on the carrier has `len` more bytes; `None` if that is another file, or no run.
+    fn on_run(&mut self, carrier: usize, id: u64, len: u64) -> Option<Result<Fate, Violation>> {
+        let file = self.started.get_mut(&carrier).filter(|file| file.id == id && (1..=MAX_RUN).contains(&len))?;
+        Some(file.reach(len))
     }
 
     /// The file under way on the carrier failed here and is being settled: its further bytes are
@@ -229,6 +259,7 @@ impl Inbound {
 
     /// `Finish` came on a carrier.
     pub(crate) fn on_finish(&mut self, carrier: usize, id: u64) -> Result<Fate, Violation> {
+        self.compared.remove(&id);
         match self.started.remove(&carrier) {
             Some(file) if file.id != id => Err(Violation::Entry { what: "an end", id }),
             Some(file) if file.reached != file.size => Err(Violation::Length { id, size: file.size }),
@@ -247,8 +278,9 @@ impl Inbound {
 
     /// `Keep` came.
     pub(crate) fn on_keep(&mut self, id: u64) -> Result<(), Violation> {
+        self.compared.remove(&id);
         match self.offered.remove(&id) {
-            Some(Offered { has_whole: true, .. }) => Ok(()),
+            Some(Offered { may_stay: true, .. }) => Ok(()),
             _ => Err(Violation::Entry { what: "a keep", id }),
         }
     }
@@ -256,6 +288,7 @@ impl Inbound {
     /// `Abort` came on a carrier; `Discard` says that the file was settled before. A file that was
     /// not started is aborted on the control stream.
     pub(crate) fn on_abort(&mut self, carrier: usize, id: u64) -> Result<Fate, Violation> {
+        self.compared.remove(&id);
         if carrier == CONTROL && self.offered.remove(&id).is_some() {
             return Ok(Fate::Write);
         }

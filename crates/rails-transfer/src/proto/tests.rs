@@ -3,8 +3,8 @@
 use super::*;
 use crate::{
     error::Violation,
-    frame::Terms,
-    message::{Compare, Digest, Held, Prefix, Settled},
+    frame::{MAX_RUN, Terms},
+    message::{Compare, Digest, Held, MAX_DIGESTS, Prefix, Settled, There},
     reason::Reason,
 };
 use proptest::{prelude::*, sample::Index};
@@ -18,28 +18,16 @@ fn prefix(len: u64, byte: u8) -> Option<Prefix> {
     Some(Prefix { len, digest: digest(byte) })
 }
 
-#[test]
-fn kept_resumed_and_sent_anew() {
-    let whole = |byte| Held { whole: Some(digest(byte)), part: None };
-    assert_eq!(choose(&whole(1), 9, None, Some(digest(1))), Choice::Keep);
-    assert_eq!(choose(&whole(1), 9, None, Some(digest(2))), Choice::From(0));
-    assert_eq!(choose(&Held::default(), 9, None, None), Choice::From(0));
-
-    let part = |len, byte| Held { whole: None, part: prefix(len, byte) };
-    assert_eq!(choose(&part(4, 1), 9, Some(digest(1)), None), Choice::From(4));
-    assert_eq!(choose(&part(9, 1), 9, Some(digest(1)), None), Choice::From(9));
-    assert_eq!(choose(&part(4, 1), 9, Some(digest(2)), None), Choice::From(0));
-
-    // An older file under the final name does not hinder resuming its successor.
-    let both = Held { whole: Some(digest(3)), part: prefix(4, 1) };
-    assert_eq!(choose(&both, 9, Some(digest(1)), Some(digest(5))), Choice::From(4));
+/// The answer of a receiver that has another file of that size.
+fn there(len: u64) -> Held {
+    Held { there: Some(There { len, blocks: Vec::new() }), part: None }
 }
 
 #[test]
-fn a_prefix_that_cannot_be_one_is_not_worth_a_read() {
-    for (len, expected) in [(0, None), (1, Some(1)), (9, Some(9)), (10, None), (u64::MAX, None)] {
-        assert_eq!(prefix_to_check(&Held { whole: None, part: prefix(len, 1) }, 9), expected);
-        assert_eq!(choose(&Held { whole: None, part: prefix(len, 1) }, 9, None, None), Choice::From(0));
+fn a_part_is_no_longer_than_its_file() {
+    for (len, is_one) in [(0, false), (1, true), (9, true), (10, false), (u64::MAX, false)] {
+        let held = Held { there: None, part: prefix(len, 1) };
+        assert_eq!(held.part_of(9), prefix(len, 1).filter(|_| is_one), "{len}");
     }
 }
 
@@ -166,8 +154,7 @@ impl World {
             Some(Down::Offer(id)) => {
                 self.inbound.on_offer(id).unwrap();
                 if !fails {
-                    let held = Held { whole: Some(digest(1)), part: None };
-                    self.inbound.answer(id, SIZE, &held);
+                    self.inbound.answer(id, SIZE, &there(SIZE));
                     return self.up.push_back(Up::Held(id));
                 }
                 (id, failed())
@@ -252,7 +239,7 @@ proptest! {
 
     #[test]
     fn any_sender_writes_within_its_files(
-        steps in proptest::collection::vec((0..10_u8, 0..CARRIERS, any::<Index>(), 0..6_u64), 0..200)
+        steps in proptest::collection::vec((0..12_u8, 0..CARRIERS, any::<Index>(), 0..6_u64), 0..200)
     ) {
         let mut inbound = Inbound::new(Terms::default(), CARRIERS - 1);
         let mut written = std::collections::BTreeMap::<u64, u64>::new();
@@ -265,7 +252,7 @@ proptest! {
                 0 => next += u64::from(inbound.on_simple(id).is_ok()),
                 1 => if inbound.on_offer(id).is_ok() {
                     next += 1;
-                    inbound.answer(id, SIZE, &Held { whole: None, part: prefix(number.min(SIZE), 1) });
+                    inbound.answer(id, SIZE, &Held { part: prefix(number.min(SIZE), 1), ..there(number) });
                 },
                 2 => if inbound.on_start(carrier, id, number).is_ok() {
                     prop_assert_eq!(written.insert(id, number), None, "a file starts once");
@@ -283,6 +270,12 @@ proptest! {
                 6 => { let _ = inbound.on_abort(carrier, id); }
                 7 => { let _ = inbound.on_done(); }
                 8 => { let _ = inbound.on_stream_end(carrier); }
+                9 => if inbound.on_same(carrier, id, number).is_ok() {
+                    let written = written.get_mut(&id).unwrap();
+                    *written += number;
+                    prop_assert!(*written <= SIZE);
+                },
+                10 => { let _ = inbound.on_ask(id, number); }
                 _ => drop(inbound.discard(carrier)),
             }
         }
@@ -360,4 +353,45 @@ fn a_complete_file_is_open_until_it_is_settled() {
     assert!(inbound.on_done().is_err());
     inbound.settle();
     assert_eq!(inbound.on_done(), Ok(()));
+}
+
+#[test]
+fn digests_are_asked_for_once_and_in_order() {
+    let question = |id| Violation::Entry { what: "a question", id };
+    let run = |id| Violation::Entry { what: "a run", id };
+    let mut inbound = with_a_started_file();
+    assert_eq!(inbound.on_ask(0, 0), Err(question(0)), "there is no other file");
+    assert_eq!(inbound.on_same(1, 0, 1), Err(run(0)));
+
+    inbound.on_offer(2).unwrap();
+    inbound.answer(2, SIZE, &there(1000 << 30));
+    let window = MAX_DIGESTS as u64;
+    assert_eq!(inbound.on_ask(2, 7), Ok(()));
+    inbound.on_start(2, 2, 0).unwrap();
+    for (block, expected) in [(7, Err(question(2))), (6 + window, Err(question(2))), (7 + window, Ok(()))] {
+        assert_eq!(inbound.on_ask(2, block), expected, "{block}");
+    }
+    assert_eq!(inbound.on_ask(2, u64::MAX), Ok(()));
+    assert_eq!(inbound.on_ask(2, u64::MAX - 1), Err(question(2)));
+
+    assert_eq!(inbound.on_same(1, 2, 1), Err(run(2)), "it is on another stream");
+    for len in [0, MAX_RUN + 1] {
+        assert_eq!(inbound.on_same(2, 2, len), Err(run(2)));
+    }
+    assert_eq!(inbound.on_same(2, 2, SIZE + 1), Err(Violation::Length { id: 2, size: SIZE }));
+    assert_eq!(inbound.on_same(2, 2, SIZE), Ok(Fate::Write));
+    assert_eq!(inbound.discard(2), Some(2));
+    assert_eq!(inbound.on_ask(2, u64::MAX), Ok(()), "the sender still awaits an answer");
+    assert_eq!(inbound.on_finish(2, 2), Ok(Fate::Discard));
+    assert_eq!(inbound.on_ask(2, u64::MAX), Err(question(2)));
+}
+
+#[test]
+fn a_file_of_another_size_is_not_kept() {
+    for (len, kept) in [(SIZE, Ok(())), (SIZE + 1, Err(Violation::Entry { what: "a keep", id: 2 }))] {
+        let mut inbound = with_a_started_file();
+        inbound.on_offer(2).unwrap();
+        inbound.answer(2, SIZE, &there(len));
+        assert_eq!(inbound.on_keep(2), kept);
+    }
 }

@@ -11,7 +11,7 @@ use crate::{
     path::{LinkTarget, RelPath},
     proto::{CONTROL, Fate, Inbound, WINDOW},
     reason::Reason,
-    store::{Found, Incoming, Next, Search, Store, Trial, Tried, updated},
+    store::{Found, Incoming, Next, Old, Search, Store, Trial, Tried, updated},
     summary::ReceiveSummary,
 };
 use std::{
@@ -46,6 +46,8 @@ struct State {
     offered: BTreeMap<u64, Receiving>,
     /// The offered files of a dry run.
     compared: BTreeMap<u64, Compared>,
+    /// The files that are there already, of open entries.
+    old: BTreeMap<u64, Arc<Old>>,
     /// The searches that wait for the sender's choice.
     searches: BTreeMap<u64, Searching>,
     /// The verified files that wait to be put on disk together.
@@ -94,6 +96,7 @@ impl Batch {
             inbound: Inbound::new(terms, max_streams),
             offered: BTreeMap::new(),
             compared: BTreeMap::new(),
+            old: BTreeMap::new(),
             searches: BTreeMap::new(),
             finished: Vec::new(),
             is_finishing: false,
@@ -175,6 +178,7 @@ impl Batch {
             Ok(Found::Other(file, held)) => {
                 let mut state = self.state();
                 state.inbound.answer(id, size, &held);
+                state.old.extend(file.old().map(|old| (id, old)));
                 state.offered.insert(id, Receiving { path, size, file: *file });
                 FromReceiver::Held { id, held }
             }
@@ -186,9 +190,10 @@ impl Batch {
         match found {
             Ok(Tried::Settled(Settled::Kept)) => self.kept(id, &path, size),
             Ok(Tried::Settled(_)) => self.would_update(id, &path, size),
-            Ok(Tried::Held(held, there)) => {
+            Ok(Tried::Held(held, old, there)) => {
                 let mut state = self.state();
                 state.inbound.answer(id, size, &held);
+                state.old.extend(old.map(|old| (id, old)));
                 state.compared.insert(id, Compared { path, size, there });
                 FromReceiver::Held { id, held }
             }
@@ -196,9 +201,19 @@ impl Batch {
         }
     }
 
+    pub(super) fn on_ask(&self, id: u64, block: u64) -> Result<FromReceiver, Violation> {
+        let mut state = self.state();
+        state.inbound.on_ask(id, block)?;
+        let old = state.old.get(&id).cloned();
+        drop(state);
+        let digests = old.map_or_else(Vec::new, |old| old.digests(block, &|| !self.answers.is_closed()));
+        Ok(FromReceiver::Blocks { id, digests })
+    }
+
     pub(super) fn on_would(&self, id: u64, offset: u64) -> Result<FromReceiver, Violation> {
         let mut state = self.state();
         state.inbound.on_would(id, offset)?;
+        state.old.remove(&id);
         let Compared { path, size, .. } = state.compared.remove(&id).expect("an offered file is kept");
         state.summary.would_store += 1;
         state.summary.arrived(&path);
@@ -209,6 +224,7 @@ impl Batch {
     pub(super) fn on_keep(&self, id: u64, meta: Meta) -> Result<FromReceiver, Violation> {
         let mut state = self.state();
         state.inbound.on_keep(id)?;
+        state.old.remove(&id);
         if let Some(Compared { path, size, there }) = state.compared.remove(&id) {
             drop(state);
             return Ok(match there.map(|there| updated(there, meta)) {
@@ -539,8 +555,24 @@ impl Carrier {
         }
     }
 
+    pub(super) fn on_same(&mut self, id: u64, len: u64) -> Result<(), Violation> {
+        if self.batch.state().inbound.on_same(self.number, id, len)? == Fate::Discard {
+            return Ok(());
+        }
+        let file = self.current.as_mut().expect("a started file is kept");
+        match file.file.copy(len) {
+            Ok(()) => {
+                self.batch.state().summary.bytes_reused += len;
+                self.batch.observer.moved(&file.path, len);
+                Ok(())
+            }
+            Err(reason) => self.give_up(reason),
+        }
+    }
+
     pub(super) fn on_finish(&mut self, id: u64, digest: Digest) -> Result<(), Violation> {
         let fate = self.ends(|inbound, carrier| inbound.on_finish(carrier, id))?;
+        self.batch.state().old.remove(&id);
         if fate == Fate::Discard {
             return Ok(());
         }
@@ -559,6 +591,7 @@ impl Carrier {
 
     pub(super) fn on_abort(&mut self, id: u64, reason: &Reason) -> Result<(), Violation> {
         let fate = self.ends(|inbound, carrier| inbound.on_abort(carrier, id))?;
+        self.batch.state().old.remove(&id);
         if fate == Fate::Discard {
             return Ok(());
         }

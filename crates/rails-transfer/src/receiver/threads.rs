@@ -165,6 +165,10 @@ impl Control {
             FromSender::Prune { id, path } => self.batch.on_prune(id, path)?,
             FromSender::Choose { id, goes } => self.batch.on_choose(id, &goes)?,
             FromSender::Would { id, offset } => self.batch.on_would(id, offset)?,
+            FromSender::Ask { id, block } => {
+                self.hand_over()?;
+                self.batch.on_ask(id, block)?
+            }
             message => return on_message(message, carrier),
         };
         self.gathered.push(answer);
@@ -321,6 +325,7 @@ fn on_message(message: FromSender, carrier: &mut Carrier) -> Result<(), Violatio
     match message {
         FromSender::Start { id, offset, meta } => carrier.on_start(id, offset, meta),
         FromSender::Hole { id, len } => carrier.on_hole(id, len),
+        FromSender::Same { id, len } => carrier.on_same(id, len),
         FromSender::Finish { id, digest } => carrier.on_finish(id, digest),
         FromSender::Abort { id, reason } => carrier.on_abort(id, &reason),
         _ => Err(Violation::Unexpected("a message of the control stream on a stream of files")),

@@ -4,6 +4,7 @@ use crate::{
     error::Violation,
     frame::Terms,
     guarantee::LackingGuarantee,
+    hash::BlockDigest,
     message::{Compare, Digest, FoundEntry, FoundKind, FromSender, Held, Offer, Settled, Totals},
     meta::Meta,
     observe::{Change, Observer, Outcome},
@@ -23,6 +24,7 @@ use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc,
     },
 };
 
@@ -32,6 +34,7 @@ pub(super) struct Batch {
     compare: Compare,
     terms: Terms,
     bytes_sent: AtomicU64,
+    bytes_reused: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -71,6 +74,9 @@ struct State {
 #[derive(Debug)]
 struct Running {
     stop: Arc<AtomicBool>,
+    /// The way of the receiver's digests to the reader, and whether it waits for some.
+    digests: mpsc::Sender<Vec<BlockDigest>>,
+    is_asked: bool,
     resumed_at: u64,
     /// The digest of a file that the receiver has.
     digest: Option<Digest>,
@@ -98,7 +104,8 @@ impl Batch {
             lost_folders: BTreeSet::new(),
             summary,
         };
-        Self { observer, compare, terms, bytes_sent: AtomicU64::new(0), state: Mutex::new(state) }
+        let state = Mutex::new(state);
+        Self { observer, compare, terms, bytes_sent: AtomicU64::default(), bytes_reused: AtomicU64::default(), state }
     }
 
     pub(super) fn totals(&self) -> Totals {
@@ -169,16 +176,37 @@ impl Batch {
         let Entry { path, kind } = &state.plan.entries[state.outbound.on_held(id)?];
         let EntryKind::File { source, size, .. } = kind else { unreachable!("only files are opened as files") };
         let stop = Arc::new(AtomicBool::new(false));
-        state.files.insert(id, Running { stop: Arc::clone(&stop), resumed_at: 0, digest: None, is_wanted: false });
+        let (digests_in, digests) = mpsc::channel();
+        let running = Running {
+            stop: Arc::clone(&stop),
+            digests: digests_in,
+            is_asked: false,
+            resumed_at: 0,
+            digest: None,
+            is_wanted: false,
+        };
+        state.files.insert(id, running);
         Ok(Job {
             id,
             path: path.clone(),
             source: source.clone(),
             size: *size,
             held,
+            digests: Mutex::new(digests),
             is_dry_run: self.terms.is_dry_run,
             stop,
         })
+    }
+
+    /// The receiver has named the digests of some of its blocks.
+    pub(super) fn on_blocks(&self, id: u64, digests: Vec<BlockDigest>) -> Result<(), Violation> {
+        let mut state = self.state();
+        let asked = state.files.get_mut(&id).filter(|file| file.is_asked);
+        let file = asked.ok_or(Violation::Entry { what: "an answer", id })?;
+        file.is_asked = false;
+        // A reader that has ended is noticed by its result.
+        let _ = file.digests.send(digests);
+        Ok(())
     }
 
     pub(super) fn on_settled(&self, id: u64, outcome: Settled) -> Result<(), Violation> {
@@ -318,6 +346,15 @@ impl Batch {
                 self.observer.moved(&job.path, len);
                 FromSender::Hole { id, len }
             }
+            Event::Same { len } => {
+                self.bytes_reused.fetch_add(len, Ordering::Relaxed);
+                self.observer.moved(&job.path, len);
+                FromSender::Same { id, len }
+            }
+            Event::Ask { block } => {
+                self.state().files.entry(id).and_modify(|file| file.is_asked = true);
+                FromSender::Ask { id, block }
+            }
             Event::Finish { digest } => {
                 let mut state = self.state();
                 if state.outbound.is_lost(id) {
@@ -401,7 +438,8 @@ impl Batch {
     /// The summary; of no use to a batch that goes on.
     pub(super) fn take_summary(&self) -> SendSummary {
         let summary = std::mem::take(&mut self.state().summary);
-        SendSummary { bytes_sent: self.bytes_sent.load(Ordering::Relaxed), ..summary }
+        let load = |bytes: &AtomicU64| bytes.load(Ordering::Relaxed);
+        SendSummary { bytes_sent: load(&self.bytes_sent), bytes_reused: load(&self.bytes_reused), ..summary }
     }
 
     /// Aborts a file that failed here, unless it has failed at the receiver.

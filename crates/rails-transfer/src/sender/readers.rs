@@ -214,11 +214,11 @@ impl<S: AsyncWrite + Unpin> Output for Carrier<S> {
     fn emit(&mut self, job: &Arc<Job>, event: Event) -> Result<(), Gone> {
         let waits = match event {
             Event::Start { .. } => true,
-            Event::Hole { len } => len < MIN_HOLE_TOLD,
+            Event::Hole { len } | Event::Same { len } => len < MIN_RUN_TOLD,
             _ => false,
         };
-        let goes_on = matches!(event, Event::Start { .. } | Event::Hole { .. });
-        if !goes_on && !self.is_started {
+        let goes_on = matches!(event, Event::Start { .. } | Event::Hole { .. } | Event::Same { .. });
+        if matches!(event, Event::Ask { .. }) || !goes_on && !self.is_started {
             return self.tell_control(Read::Event(Arc::clone(job), event));
         }
         self.is_started = goes_on;
@@ -226,7 +226,7 @@ impl<S: AsyncWrite + Unpin> Output for Carrier<S> {
         let writer = &mut self.writer;
         wrote(self.stopped.wait(async {
             writer.message(&message).await?;
-            // What follows a start or a small hole goes with it; a large one takes long to hash.
+            // The bytes behind a start or a short run go with it; a long run takes long to hash.
             if waits { Ok(()) } else { writer.flush().await }
         }))?;
         if !goes_on && self.batch.is_closed(job) {
@@ -255,8 +255,8 @@ impl<S: AsyncWrite + Unpin> Output for Carrier<S> {
     }
 }
 
-/// The receiver hears of a hole of so many bytes at once.
-const MIN_HOLE_TOLD: u64 = 1 << 20;
+/// The receiver hears of a hole or run of so many bytes at once.
+const MIN_RUN_TOLD: u64 = 1 << 20;
 
 fn wrote(written: Option<Result<(), WireError>>) -> Result<(), Gone> {
     match written {

@@ -4,6 +4,8 @@ use super::*;
 use crate::{
     calls::Calls,
     guarantee::{Guarantee, LackingGuarantee},
+    hash::BlockDigest,
+    message::There,
     meta::Modified,
     observe::Observer,
 };
@@ -60,7 +62,7 @@ fn store_some(into: &TempDir, calls: Calls, strict: bool) -> Result<Vec<Guarante
         assert_eq!(fs::read(into.path().join(name)).unwrap(), bytes);
     }
     let (kept, held) = look(&store, "d/b", 1)?;
-    assert_eq!(held.whole, Some(blake3::hash(b"b").into()));
+    assert_eq!(held.there, Some(There { len: 1, blocks: vec![BlockDigest::of(0, b"b")] }));
     kept.keep(meta(0o600), &store.guarantees)?;
     store.seal_folder(&path("d"), meta(0o750))?;
     store.sync()?;

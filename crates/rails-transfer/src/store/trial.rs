@@ -1,8 +1,9 @@
 //! The receiver's files in a dry run: they are looked at, and nothing is made, changed or locked.
 
-use super::{Metadata, Search, because, hash, prune::open_folder};
+use super::{Metadata, Old, Search, because, hash, prune::open_folder};
 use crate::{
     calls::Access,
+    hash::FileHasher,
     message::{Compare, Held, Offer, Prefix, Settled},
     meta::{MODE_BITS, Meta, Modified},
     path::{LinkTarget, RelPath},
@@ -17,6 +18,7 @@ use std::{
     fs::File,
     io,
     path::{Component, Path},
+    sync::Arc,
 };
 
 /// The receiving folder, or none if it is still to be made.
@@ -27,8 +29,8 @@ pub(crate) struct Trial(Option<Dir>);
 pub(crate) enum Tried {
     /// The file stays, changed or not.
     Settled(Settled),
-    /// The bytes that are there, and the properties of the file under the final name.
-    Held(Held, Option<Meta>),
+    /// The bytes that are there, and the file under the final name with its properties.
+    Held(Held, Option<Arc<Old>>, Option<Meta>),
 }
 
 impl Trial {
@@ -62,34 +64,37 @@ impl Trial {
 
     /// Finds the bytes of an offered file; stops if the sender no longer awaits the answer.
     pub(crate) fn look(&self, offer: &Offer, is_awaited: &dyn Fn() -> bool) -> Result<Tried, Reason> {
-        let Some(dir) = self.folder_of(&offer.path)? else { return Ok(Tried::Held(Held::default(), None)) };
-        let (name, size) = (offer.path.name(), offer.size);
-        let there = inspect(&dir, name)?;
+        let Some(dir) = self.folder_of(&offer.path)? else { return Ok(Tried::Held(Held::default(), None, None)) };
+        let dir = Arc::new(dir);
+        let size = offer.size;
+        let there = inspect(&dir, offer.path.name())?;
         there.as_ref().map_or(Ok(()), not_a_folder)?;
-        let there = there.filter(|there| there.is_file() && there.len() == size);
+        let there = there.filter(Metadata::is_file);
         let part = inspect(&dir, &offer.path.part_name())?;
         if offer.compare == Compare::Times
             && let Some(there) = &there
             && part.is_none()
+            && there.len() == size
             && offer.meta.modified == Some(Modified::of(there))
         {
             return Ok(Tried::Settled(updated(Meta::of(there), offer.meta)));
         }
-        let digest = |name: &OsStr, len: u64| -> Result<Option<Prefix>, Reason> {
-            let Some(mut file) = open(&dir, name) else { return Ok(None) };
-            let mut hasher = blake3::Hasher::new();
-            let len = hash(&mut file, &mut hasher, len, is_awaited).map_err(because("read the file that is there"))?;
-            Ok(Some(Prefix { len, digest: hasher.finalize().into() }))
+        let (old, blocks) = match &there {
+            Some(there) => Old::look(&dir, offer, there, |dir, name| Ok(open(dir, name)), is_awaited)?.unzip(),
+            None => (None, None),
         };
-        let whole = if there.is_some() { digest(name, size)?.filter(|found| found.len == size) } else { None };
         // A part that a receiver would not go on with is none.
         let is_usable = |part: &Metadata| part.is_file() && part.len() <= size && Access::of(part).is_ours_alone();
-        let part = match part.filter(is_usable) {
-            Some(part) => digest(&offer.path.part_name(), part.len())?.filter(|part| part.len > 0),
+        let part = part.filter(is_usable).and_then(|part| Some((part.len(), open(&dir, &offer.path.part_name())?)));
+        let part = match part {
+            Some((len, mut part)) => {
+                let mut hasher = FileHasher::default();
+                let len = hash(&mut part, &mut hasher, len, is_awaited).map_err(because("read the part file"))?;
+                (len > 0).then(|| Prefix { len, digest: hasher.finalize() })
+            }
             None => None,
         };
-        let held = Held { whole: whole.map(|whole| whole.digest), part };
-        Ok(Tried::Held(held, there.as_ref().map(Meta::of)))
+        Ok(Tried::Held(Held { there: blocks, part }, old, there.as_ref().map(Meta::of)))
     }
 
     /// Looks through a folder, if it is there: one that would be made has nothing in it.

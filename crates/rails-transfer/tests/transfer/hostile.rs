@@ -17,13 +17,13 @@ use std::{
 use tempfile::tempdir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-const GREETING: &[u8] = b"RAILS-FT\x05\x00S\0\0";
+const GREETING: &[u8] = b"RAILS-FT\x06\x00S\0\0";
 /// The greeting of a sender that wants a dry run.
-const GREETING_OF_TRIAL: &[u8] = b"RAILS-FT\x05\x00S\0\x01";
+const GREETING_OF_TRIAL: &[u8] = b"RAILS-FT\x06\x00S\0\x01";
 /// The greeting of a sender that deletes.
-const GREETING_OF_DELETION: &[u8] = b"RAILS-FT\x05\x00S\0\x02";
+const GREETING_OF_DELETION: &[u8] = b"RAILS-FT\x06\x00S\0\x02";
 /// The greeting of a sender that opens up to 64 further streams.
-const GREETING_OF_STREAMS: &[u8] = b"RAILS-FT\x05\x00S\x40\0";
+const GREETING_OF_STREAMS: &[u8] = b"RAILS-FT\x06\x00S\x40\0";
 
 /// Plays bytes to a receiver that allows deletions, reading and forgetting its answers, and then
 /// closes.
@@ -83,6 +83,8 @@ const HOLE: u8 = 11;
 const WOULD: u8 = 12;
 const PRUNE: u8 = 13;
 const CHOOSE: u8 = 14;
+const SAME: u8 = 15;
+const ASK: u8 = 16;
 
 fn violation(result: Result<ReceiveSummary, ReceiveError>) -> Violation {
     match result {
@@ -204,7 +206,7 @@ fn a_sender_of_a_dry_run_changes_nothing() {
         play_after(GREETING_OF_TRIAL, &[&offer, &folder, &link, &[ABORT, 0, 0], &[DONE]], into.path()).unwrap();
     assert!(played.is_dry_run && played.failed == 1, "{played:?}");
     assert_eq!(harvest(into.path()), Tree::new());
-    let unknown = play(b"RAILS-FT\x05\x00S\0\x80", into.path());
+    let unknown = play(b"RAILS-FT\x06\x00S\0\x80", into.path());
     assert!(matches!(unknown, Err(ReceiveError::Wire(WireError::Terms { byte: 0x80 }))), "{unknown:?}");
 }
 
@@ -261,7 +263,7 @@ fn asked(question: &[u8]) -> Result<SendSummary, SendError> {
     let (a, mut peer) = duplex(1 << 12);
     let plays = async {
         let made = frame(0, &[2, 0, 2]);
-        peer.write_all(&[&b"RAILS-FT\x05\x00R\0\0"[..], &made].concat()).await.unwrap();
+        peer.write_all(&[&b"RAILS-FT\x06\x00R\0\0"[..], &made].concat()).await.unwrap();
         // The greeting, the totals, the folder, and the search.
         peer.read_exact(&mut [0; 13 + 9 + 9 + 10]).await.unwrap();
         while peer.write_all(&frame(0, question)).await.is_ok() {}
@@ -293,7 +295,7 @@ fn removals_that_no_question_was_about() {
     let (a, mut peer) = duplex(1 << 12);
     let plays = async {
         let made = [frame(0, &[2, 0, 2]), frame(0, &[2, 1, 2])].concat();
-        peer.write_all(&[&b"RAILS-FT\x05\x00R\0\0"[..], &made].concat()).await.unwrap();
+        peer.write_all(&[&b"RAILS-FT\x06\x00R\0\0"[..], &made].concat()).await.unwrap();
         // The greeting, the totals, the folders, and the searches.
         peer.read_exact(&mut [0; 13 + 9 + 2 * 9 + 2 * 10]).await.unwrap();
         for id in [2, 3] {
@@ -619,7 +621,7 @@ impl Peer {
         self.control.write_all(&[GREETING_OF_STREAMS, &totals].concat()).await.unwrap();
         let mut greeting = [0; 13];
         self.control.read_exact(&mut greeting).await.unwrap();
-        assert_eq!(&greeting, b"RAILS-FT\x05\x00R\x02\0");
+        assert_eq!(&greeting, b"RAILS-FT\x06\x00R\x02\0");
     }
 
     /// Offers a file of 5 bytes, and waits for the answer.
@@ -680,6 +682,12 @@ fn streams_that_break_the_protocol_are_named() {
         (&[&start(0), &whole], &[], Violation::Length { id: 0, size: 5 }),
         (&[&abort], &[], Violation::Entry { what: "an abort", id: 0 }),
         (&[&frame(0, &[DONE])], &[], Violation::Unexpected("a message of the control stream on a stream of files")),
+        (
+            &[&frame(0, &[ASK, 0, 0])],
+            &[],
+            Violation::Unexpected("a message of the control stream on a stream of files"),
+        ),
+        (&[&start(0), &frame(0, &[SAME, 0, 1])], &[], Violation::Entry { what: "a run", id: 0 }),
         (&[&start(0), &block], &[&whole], Violation::Entry { what: "an end", id: 0 }),
         (&[&start(0), &block], &[&start(0)], Violation::Entry { what: "a start", id: 0 }),
     ];
@@ -822,7 +830,7 @@ fn a_file_that_fails_at_both_ends_fails_once() {
     let (a, mut peer) = duplex(1 << 16);
     let plays = async {
         let held = frame(0, &[1, 0, 0, 0]);
-        peer.write_all(&[&b"RAILS-FT\x05\x00R\0\0"[..], &held].concat()).await.unwrap();
+        peer.write_all(&[&b"RAILS-FT\x06\x00R\0\0"[..], &held].concat()).await.unwrap();
         peer.read_exact(&mut [0; 13]).await.unwrap();
         // When the file's end comes, and that of the batch: it failed here too, and the last word.
         for (end, answer) in [(ABORT, &[2, 0, 4, 1, b'x'][..]), (DONE, &[3])] {
@@ -840,4 +848,41 @@ fn a_file_that_fails_at_both_ends_fails_once() {
     let (sent, ()) = block_on(async { tokio::join!(send(a, &source, notes.clone()), plays) });
     assert_eq!(sent.unwrap().failures.len(), 1);
     assert_eq!(notes.notes.lock().unwrap().iter().filter(|note| note.starts_with("failed")).count(), 1);
+}
+
+#[test]
+fn a_run_that_the_file_does_not_have_fails_it() {
+    let messages = |messages: &[&[u8]]| messages.iter().map(|message| frame(0, message)).collect::<Vec<_>>().concat();
+    for (there, expected) in [(&b"abcdx"[..], "the bytes differ"), (b"abcde", "")] {
+        let into = tempdir().unwrap();
+        fs::write(into.path().join("a"), there).unwrap();
+        let finish = [&[FINISH, 0][..], blake3::hash(b"abcde").as_bytes()].concat();
+        let script: [&[u8]; 6] =
+            [&[TOTALS, 0, 0, 0], &offering(0, b"a", &[5]), &[START, 0, 0, 0], &[SAME, 0, 5], &finish, &[DONE]];
+        let received = play(&[GREETING, &messages(&script)].concat(), into.path()).unwrap();
+        let failed: Vec<_> = received.failures.iter().map(|failure| failure.reason.as_str()).collect();
+        assert!(failed.iter().all(|reason| reason.contains(expected)), "{failed:?}");
+        assert_eq!((failed.is_empty(), received.stored), (expected.is_empty(), u64::from(expected.is_empty())));
+        assert_eq!(fs::read(into.path().join("a")).unwrap(), there, "a file that failed stays as it was");
+    }
+}
+
+#[test]
+fn digests_that_were_not_asked_for_are_a_violation() {
+    let from = tempdir().unwrap();
+    fs::write(from.path().join("f"), "abc").unwrap();
+    let (a, mut peer) = duplex(1 << 16);
+    let plays = async {
+        let blocks = frame(0, &[7, 0, 0]);
+        peer.write_all(&[&b"RAILS-FT\x06\x00R\0\0"[..], &blocks].concat()).await.unwrap();
+        let mut said = Vec::new();
+        peer.read_to_end(&mut said).await.unwrap();
+    };
+    let sources = [from.path().join("f")];
+    let (sent, ()) = block_on(async { tokio::join!(send(a, &sources, Arc::new(())), plays) });
+    let expected = Violation::Entry { what: "an answer", id: 0 };
+    assert!(
+        matches!(&sent, Err(SendError::Wire(WireError::Violation(violation))) if *violation == expected),
+        "{sent:?}"
+    );
 }

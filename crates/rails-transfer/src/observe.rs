@@ -36,6 +36,12 @@ pub trait Observer: Send + Sync {
         let _ = (path, bytes);
     }
 
+    /// `bytes` further bytes of a started file needed no sending: those of a hole, or those that the
+    /// receiver's file has. The default counts them as [`moved`](Self::moved).
+    fn spared(&self, path: &RelPath, bytes: u64) {
+        self.moved(path, bytes);
+    }
+
     /// A file or folder is finished, successfully or not. `size` is the file's, in bytes; 0 for a
     /// folder.
     fn finished(&self, path: &RelPath, size: u64, outcome: Outcome<'_>) {

@@ -22,7 +22,10 @@ use cap_std::{
     ambient_authority,
     fs::{Dir, DirBuilder, DirBuilderExt, Metadata, MetadataExt as _, OpenOptions, OpenOptionsExt},
 };
-use nix::unistd::{Gid, getegid, geteuid, getgroups};
+use nix::{
+    fcntl::{PosixFadviseAdvice, posix_fadvise},
+    unistd::{Gid, getegid, geteuid, getgroups},
+};
 pub(crate) use old::Old;
 pub(crate) use prune::{Next, Search};
 use std::{
@@ -84,6 +87,23 @@ struct Part {
     file: File,
     hasher: FileHasher,
     len: u64,
+    /// The kernel has been asked to put so many bytes on disk.
+    begun: u64,
+}
+
+impl Part {
+    /// Has the kernel begin to put the file's bytes on disk, if there are many: the later `fsync`
+    /// waits for less. It is no matter if the kernel does not.
+    fn begin_sync(&mut self) {
+        let begun = self.begun..self.len;
+        if begun.end - begun.start < SYNC_AHEAD {
+            return;
+        }
+        self.begun = self.len;
+        // Linux begins to write the dirty pages of the range, and drops from memory the clean ones alone.
+        let (at, len) = (begun.start.cast_signed(), (begun.end - begun.start).cast_signed());
+        let _ = posix_fadvise(&self.file, at, len, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
+    }
 }
 
 impl Store {
@@ -307,7 +327,7 @@ impl Incoming {
         if offset != part.len {
             part.file.set_len(0).map_err(because("empty the part file"))?;
             part.file.seek(SeekFrom::Start(0)).map_err(because("seek in the part file"))?;
-            (part.hasher, part.len) = (FileHasher::default(), 0);
+            (part.hasher, part.len, part.begun) = (FileHasher::default(), 0, 0);
         }
         Ok(())
     }
@@ -318,6 +338,7 @@ impl Incoming {
         part.file.write_all(bytes).map_err(because("write"))?;
         part.hasher.update(bytes);
         part.len += bytes.len() as u64;
+        part.begin_sync();
         Ok(())
     }
 
@@ -485,12 +506,12 @@ impl Incoming {
         let mut hasher = FileHasher::default();
         if len > size {
             // The part is of another file. A length other than 0 makes `start` empty it.
-            self.part = Some(Part { file, hasher, len });
+            self.part = Some(Part { file, hasher, len, begun: len });
             return Ok(None);
         }
         let len = hash(&mut file, &mut hasher, len, is_awaited).map_err(because("read the part file"))?;
         let digest = hasher.finalize();
-        self.part = Some(Part { file, hasher, len });
+        self.part = Some(Part { file, hasher, len, begun: len });
         Ok((len > 0).then_some(Prefix { len, digest }))
     }
 
@@ -530,7 +551,7 @@ impl Incoming {
             let _ = inside(&self.dir, || self.dir.remove_file(&self.part_name));
             return Err(reason);
         }
-        Ok(Part { file, hasher: FileHasher::default(), len: 0 })
+        Ok(Part { file, hasher: FileHasher::default(), len: 0, begun: 0 })
     }
 
     fn create_private(&self, name: &OsStr) -> io::Result<File> {
@@ -703,6 +724,8 @@ const OTHERS_WRITE: u32 = 0o022;
 /// The owner's permissions to list a folder and to change its names.
 const OWNER_ALL: u32 = 0o700;
 const SET_GROUP_ID: u32 = 0o2000;
+/// So many bytes are put on disk together, before all of them are there.
+const SYNC_AHEAD: u64 = 8 << 20;
 /// Held while a folder's mode is changed for a call.
 static WIDENING: Mutex<()> = Mutex::new(());
 

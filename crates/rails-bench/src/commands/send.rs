@@ -54,8 +54,9 @@ Patterns are matched against the path below the receiver's folder: one that begi
 inside against its end, any other against the name; one that ends in / matches folders alone. * and ? match no /, and ** any \
 number of folders.
 
-A file that the receiver has with the same size and time of modification is not read (--checksum reads it). Up to four files \
-are sent at a time. What arrives is verified end to end. The bytes are encrypted, by TLS or with keys made of the secret, \
+A file that the receiver has with the same size and time of modification is not read (--checksum reads it). Of a \
+changed one, blocks of 256 KiB are compared at their place, and only those are sent that differ. Up to four files are sent \
+at a time. What arrives is verified end to end. The bytes are encrypted, by TLS or with keys made of the secret, \
 but with --no-encryption or --insecure.
 
 With --files-from one FILE, a folder, has only the entries of a list, with the folders above them; they arrive as they \

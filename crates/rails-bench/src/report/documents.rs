@@ -91,6 +91,9 @@ impl Contents for Received<'_> {
 struct Work {
     /// The file bytes that went over the stream.
     bytes: u64,
+    /// The bytes of changed files that the receiver's own files have; of the last try, if there were
+    /// several.
+    bytes_reused: u64,
     /// The time of the batch.
     seconds: f64,
     /// Bytes over seconds, in bits.
@@ -164,7 +167,7 @@ pub(crate) fn sent<'a>(
 ) -> Document<Sent<'a>> {
     Document::of(Sent {
         complete: summary.is_complete(),
-        work: Work::of(batch, summary.bytes_sent),
+        work: Work::of(batch, summary.bytes_sent, summary.bytes_reused),
         begun_again,
         files: summary.files.iter().map(File::from).collect(),
         folders: summary.folders,
@@ -189,7 +192,7 @@ pub(crate) fn received<'a>(
     Document::of(Received {
         complete: summary.is_complete(),
         peer,
-        work: Work::of(batch, summary.bytes_received),
+        work: Work::of(batch, summary.bytes_received, summary.bytes_reused),
         stored: summary.stored,
         unchanged: summary.already_there,
         folders: summary.folders,
@@ -209,10 +212,10 @@ fn lacking(lacking: &[LackingGuarantee]) -> Vec<String> {
 }
 
 impl Work {
-    fn of<T>(batch: &Batch<T>, bytes: u64) -> Self {
+    fn of<T>(batch: &Batch<T>, bytes: u64, bytes_reused: u64) -> Self {
         let seconds = batch.seconds();
         let goodput_bits_per_second = if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 };
-        Self { bytes, seconds, goodput_bits_per_second, security: batch.security.to_string() }
+        Self { bytes, bytes_reused, seconds, goodput_bits_per_second, security: batch.security.to_string() }
     }
 }
 

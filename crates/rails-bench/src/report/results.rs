@@ -29,6 +29,7 @@ pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, begun_agai
     if summary.removed > 0 {
         counts += &removed(summary.removed);
     }
+    counts += &reused(summary.bytes_reused);
     if begun_again > 0 {
         let times = if begun_again == 1 { "once" } else { &format!("{begun_again} times") };
         counts += &format!("\nbegun again: {times}; the table below tells of the last time alone");
@@ -79,6 +80,14 @@ fn removed(entries: u64) -> String {
     format!("\nremoved at the receiver: {entries} entries that the sender does not have")
 }
 
+/// The bytes of changed files that needed no sending, as a part of a batch's counts.
+fn reused(bytes: u64) -> String {
+    match bytes {
+        0 => String::new(),
+        bytes => format!("\nchanged files: the receiver had {} of them", DataSize::bytes(bytes)),
+    }
+}
+
 /// Prints the result of receiving.
 pub(crate) fn received(batch: &Batch<ReceiveSummary>, summary: &ReceiveSummary, details: bool) -> Result<()> {
     if summary.is_dry_run {
@@ -93,6 +102,7 @@ pub(crate) fn received(batch: &Batch<ReceiveSummary>, summary: &ReceiveSummary, 
     if summary.removed > 0 {
         counts += &removed(summary.removed);
     }
+    counts += &reused(summary.bytes_reused);
     let part = Part { name: "receive", sends: false, side: &batch.side };
     print_batch("received", summary.bytes_received, batch, &counts, part, details)
 }

@@ -109,6 +109,11 @@ impl Observer for Tally {
         self.progress.moved(path, bytes);
     }
 
+    fn spared(&self, path: &RelPath, bytes: u64) {
+        self.work().progressed = true;
+        self.progress.spared(path, bytes);
+    }
+
     fn finished(&self, path: &RelPath, size: u64, outcome: Outcome<'_>) {
         if !matches!(outcome, Outcome::Failed(_)) {
             self.work().progressed = true;

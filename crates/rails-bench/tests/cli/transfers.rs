@@ -106,6 +106,31 @@ fn tree_over_two_rails_and_nothing_twice() {
 }
 
 #[test]
+fn changed_blocks_alone_are_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, inbox) = (folder.path().join("big"), folder.path().join("inbox"));
+    let mut bytes = pattern(4 << 20, 1);
+    fs::write(&source, &bytes).unwrap();
+    let secret = secret(folder.path(), SECRET);
+    let receiver = Receiver::start(&inbox, ["--secret-file", text(&secret)]);
+    let send = ["send", text(&source), "--to", &receiver.addresses, "--secret-file", text(&secret)];
+    assert!(run(send).status.success());
+
+    bytes[3_000_000] ^= 1;
+    bytes.extend([7; 10]);
+    fs::write(&source, &bytes).unwrap();
+    let told = run(send);
+    assert!(told.status.success(), "{}", stderr(&told));
+    let told = stdout(&told);
+    assert!(told.starts_with("sent 256.0 KiB in "), "{told}");
+    assert!(
+        told.contains("files: 1 sent") && told.contains("changed files: the receiver had 3.8 MiB of them"),
+        "{told}"
+    );
+    assert!(fs::read(inbox.join("big")).unwrap() == bytes);
+}
+
+#[test]
 fn lanes_leave_from_where_they_are_told_to() {
     let folder = tempfile::tempdir().unwrap();
     let inbox = folder.path().join("inbox");

@@ -548,7 +548,7 @@ impl Carrier {
         let file = self.current.as_mut().expect("a started file is kept");
         match file.file.skip(len) {
             Ok(()) => {
-                self.batch.observer.moved(&file.path, len);
+                self.batch.observer.spared(&file.path, len);
                 Ok(())
             }
             Err(reason) => self.give_up(reason),
@@ -563,7 +563,7 @@ impl Carrier {
         match file.file.copy(len) {
             Ok(()) => {
                 self.batch.state().summary.bytes_reused += len;
-                self.batch.observer.moved(&file.path, len);
+                self.batch.observer.spared(&file.path, len);
                 Ok(())
             }
             Err(reason) => self.give_up(reason),

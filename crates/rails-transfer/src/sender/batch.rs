@@ -343,12 +343,12 @@ impl Batch {
                 FromSender::Start { id, offset, meta }
             }
             Event::Hole { len } => {
-                self.observer.moved(&job.path, len);
+                self.observer.spared(&job.path, len);
                 FromSender::Hole { id, len }
             }
             Event::Same { len } => {
                 self.bytes_reused.fetch_add(len, Ordering::Relaxed);
-                self.observer.moved(&job.path, len);
+                self.observer.spared(&job.path, len);
                 FromSender::Same { id, len }
             }
             Event::Ask { block } => {

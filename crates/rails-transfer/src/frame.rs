@@ -71,7 +71,7 @@ pub(crate) fn header(kind: u8, len: usize) -> [u8; HEADER_LEN] {
 }
 
 /// The version in the greeting. Versions are not negotiated: both peers must name the same one.
-pub(crate) const VERSION: u16 = 5;
+pub(crate) const VERSION: u16 = 6;
 /// The limit on a control message. The largest message, a link with a path and a target of 4096
 /// bytes, has half of it.
 pub(crate) const MAX_CONTROL: usize = 16 * 1024;

@@ -114,6 +114,7 @@ mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guarantee;
+mod keep;
 mod list;
 mod message;
 mod meta;
@@ -148,7 +149,7 @@ pub use receiver::{ReceiveOptions, receive};
 pub use sender::{SendOptions, send};
 pub use store::make_folder;
 pub use streams::{AcceptStreams, OpenStreams};
-pub use summary::{Failure, How, ReceiveSummary, SendSummary, SentFile, Skipped};
+pub use summary::{Failure, How, NotKept, ReceiveSummary, SendSummary, SentFile, Skipped};
 
 #[doc = include_str!("../PROTOCOL.md")]
 pub mod protocol {}

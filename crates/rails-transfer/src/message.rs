@@ -59,6 +59,33 @@ pub(crate) enum FromSender {
     Prune { id: u64, path: Option<RelPath> },
     /// Answers `Found`: whether each of the entries goes.
     Choose { id: u64, goes: Vec<bool> },
+    /// Opens an entry: make this a further name of a file that the receiver has stored or kept in
+    /// this batch (`Meta::has_twins`).
+    HardLink { id: u64, path: RelPath, target: RelPath },
+}
+
+impl FromSender {
+    /// The properties that the sender wants an entry to have.
+    pub(crate) fn meta_mut(&mut self) -> Option<&mut Meta> {
+        match self {
+            Self::Offer { offer: Offer { meta, .. }, .. }
+            | Self::Seal { meta, .. }
+            | Self::Start { meta, .. }
+            | Self::Keep { meta, .. }
+            | Self::Link { meta, .. } => Some(meta),
+            Self::Totals(_)
+            | Self::Unreadable { .. }
+            | Self::Folder { .. }
+            | Self::Finish { .. }
+            | Self::Abort { .. }
+            | Self::Done
+            | Self::Hole { .. }
+            | Self::Would { .. }
+            | Self::Prune { .. }
+            | Self::Choose { .. }
+            | Self::HardLink { .. } => None,
+        }
+    }
 }
 
 /// A file that the sender can send, as it was listed.
@@ -226,7 +253,7 @@ mod tests {
     fn the_largest_messages_fit_a_control_frame() {
         let path = RelPath::parse(vec!["a".repeat(255); 16].join("/")).unwrap();
         let modified = Some(Modified { seconds: i64::MIN, nanos: 999_999_999 });
-        let meta = Meta { mode: Some(u32::MAX), modified };
+        let meta = Meta { mode: Some(u32::MAX), modified, ..Meta::default() };
         let offer = Offer { path, size: u64::MAX, meta, compare: Compare::Times };
         let offer = FromSender::Offer { id: u64::MAX, offer };
         assert!(encode(&offer, Vec::new()).len() <= crate::frame::MAX_CONTROL);

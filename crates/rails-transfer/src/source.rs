@@ -2,6 +2,7 @@
 
 use crate::{
     frame::{Block, MAX_HOLE},
+    keep::Keeps,
     message::{Digest, Held},
     meta::Meta,
     path::RelPath,
@@ -11,17 +12,16 @@ use crate::{
     stamp::Stamp,
     zeros::hash_zeros,
 };
-use cap_std::fs::{Metadata, MetadataExt as _, OpenOptionsExt as _};
+use cap_std::fs::{Metadata, MetadataExt as _};
 use nix::{
     errno::Errno,
     unistd::{Whence, lseek},
 };
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Read, Seek, SeekFrom},
     num::NonZeroU64,
     ops::Range,
-    os::unix::fs::OpenOptionsExt as _,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -40,10 +40,23 @@ pub(crate) struct Job {
     /// The offered size.
     pub(crate) size: u64,
     pub(crate) held: Held,
+    pub(crate) keeps: Keeps,
     /// Whether the file is compared alone, and not sent.
     pub(crate) is_dry_run: bool,
     /// Set when the receiver has given up on the file.
     pub(crate) stop: Arc<AtomicBool>,
+}
+
+impl Job {
+    /// The present size and properties of the file, if it is still one.
+    fn list(&self) -> Option<(u64, Meta)> {
+        let metadata = self.source.inspect().ok().filter(Metadata::is_file)?;
+        let mut meta = self.keeps.meta(&metadata);
+        if self.keeps.has_attributes() {
+            self.keeps.add_attributes(&mut meta, &self.source.open().ok()?);
+        }
+        Some((metadata.len(), meta))
+    }
 }
 
 /// The files to read. The first reader that is free takes the next one.
@@ -114,8 +127,8 @@ pub(crate) enum Event {
     /// The file changed since it was listed: the bytes may be of several versions.
     Changed {
         reason: Reason,
-        /// The present metadata, if it is still a file.
-        now: Option<Metadata>,
+        /// The present size and properties, if it is still a file.
+        now: Option<(u64, Meta)>,
     },
     /// The file cannot be sent, or was stopped.
     Failed {
@@ -148,9 +161,7 @@ pub(crate) fn read_all<O: Output>(jobs: &Jobs, pacer: Option<&Pacer>, mut output
             Ok(()) => continue,
             Err(Stop::Gone(gone)) => return Err(gone),
             Err(Stop::Failed(reason)) => Event::Failed { reason },
-            Err(Stop::Changed(reason)) => {
-                Event::Changed { reason, now: job.source.inspect().ok().filter(Metadata::is_file) }
-            }
+            Err(Stop::Changed(reason)) => Event::Changed { reason, now: job.list() },
         };
         output.emit(&job, event)?;
     }
@@ -306,17 +317,7 @@ impl Stamp {
 
 /// Opens the file, and checks that it is the listed one.
 fn open<G>(job: &Job) -> Result<(File, Stamp, Meta), Stop<G>> {
-    // Between listing and opening, a file may have become a pipe, whose opening would wait for a
-    // writer, or a link. `O_NONBLOCK` means nothing to a regular file (open(2)).
-    let opened = match &job.source {
-        Place::Named(path) => OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path),
-        Place::Below(root, path) => {
-            let mut options = cap_std::fs::OpenOptions::new();
-            let options = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
-            root.open_with(path, options).map(cap_std::fs::File::into_std)
-        }
-    };
-    let file = opened.map_err(|error| failed("open", &error))?;
+    let file = job.source.open().map_err(|error| failed("open", &error))?;
     let inspect = || Metadata::from_file(&file).map_err(|error| failed("inspect", &error));
     let mut metadata = inspect()?;
     if !metadata.is_file() {
@@ -338,7 +339,10 @@ fn open<G>(job: &Job) -> Result<(File, Stamp, Meta), Stop<G>> {
         let text = format_args!("sender: the file had {then} bytes when it was listed and has {now} now");
         return Err(Stop::Changed(Reason::new(text)));
     }
-    Ok((file, Stamp::of(&metadata), Meta::of(&metadata)))
+    let mut meta = job.keeps.meta(&metadata);
+    // The listing has named the attributes that have no room.
+    job.keeps.add_attributes(&mut meta, &file);
+    Ok((file, Stamp::of(&metadata), meta))
 }
 
 /// Checks that the bytes that were read since the file was opened are those of the file that has
@@ -442,7 +446,8 @@ mod tests {
 
     fn job(path: &std::path::Path) -> Job {
         let (source, path) = (Place::Named(path.to_owned()), RelPath::parse("f").unwrap());
-        Job { id: 0, path, source, size: 3, held: Held::default(), is_dry_run: false, stop: Arc::default() }
+        let keeps = Keeps::default();
+        Job { id: 0, path, source, size: 3, held: Held::default(), keeps, is_dry_run: false, stop: Arc::default() }
     }
 
     #[test]

@@ -217,12 +217,12 @@ mod tests {
     #[test]
     fn greetings_name_what_is_wrong() {
         let check = |bytes: &[u8; GREETING_LEN]| check_greeting(bytes, Role::Sender);
-        assert!(check(b"RAILS-FT\x05\x00R").is_ok());
-        assert!(matches!(check(b"RAILS-FT\x05\x00S"), Err(WireError::SameRole)));
+        assert!(check(b"RAILS-FT\x06\x00R").is_ok());
+        assert!(matches!(check(b"RAILS-FT\x06\x00S"), Err(WireError::SameRole)));
         let older = check(b"RAILS-FT\x01\x00R").unwrap_err().to_string();
-        assert!(older.contains("version 1 of") && older.ends_with("this end version 5"), "{older}");
-        assert!(matches!(check(b"RAILS-FT\x05\x01R"), Err(WireError::Version { theirs: 0x105 })));
-        assert!(matches!(check(b"RAILS-FT\x05\x00x"), Err(WireError::Foreign)));
+        assert!(older.contains("version 1 of") && older.ends_with("this end version 6"), "{older}");
+        assert!(matches!(check(b"RAILS-FT\x06\x01R"), Err(WireError::Version { theirs: 0x106 })));
+        assert!(matches!(check(b"RAILS-FT\x06\x00x"), Err(WireError::Foreign)));
         assert!(matches!(check(b"GET / HTTP/"), Err(WireError::Foreign)));
     }
 

@@ -35,7 +35,7 @@ fn send_to_a_slow_receiver(outbox: &Path) {
     let (near, mut far) = duplex(1 << 16);
     let (opens, mut opened) = pipes();
     let receiver = async {
-        far.write_all(b"RAILS-FT\x05\x00R\x10\0").await.unwrap();
+        far.write_all(b"RAILS-FT\x06\x00R\x10\0").await.unwrap();
         let mut greeting = [0; 13];
         far.read_exact(&mut greeting).await.unwrap();
         assert_eq!(greeting[11], 16);
@@ -73,7 +73,7 @@ fn receive_from_a_greedy_sender(inbox: &Path) {
     let (mut near, far) = duplex(1 << 16);
     let (mut opens, accepts) = pipes();
     let sender = async {
-        near.write_all(b"RAILS-FT\x05\x00S\x10\0").await.unwrap();
+        near.write_all(b"RAILS-FT\x06\x00S\x10\0").await.unwrap();
         near.write_all(&[0, 4, 0, 0, 0, 0, 0, 0, 0]).await.unwrap();
         let _: [u8; 13] = array(&mut near).await;
         let mut streams = Vec::new();

@@ -165,7 +165,7 @@ pub(crate) fn to_sender() -> Vec<Vec<u8>> {
     vec![fuzzing::seeds().1]
 }
 
-pub(crate) const WORDS: &[&str] = &["RAILS-FT\x05", "..", "/", "d/f", ".rails-part", ".f.rails-part"];
+pub(crate) const WORDS: &[&str] = &["RAILS-FT\x06", "..", "/", "d/f", ".rails-part", ".f.rails-part"];
 
 /// The answering side of round trips, against a peer that asks for anything: it answers the bytes
 /// that arrive, and keeps no more than one message.

@@ -5,13 +5,13 @@ use crate::{
     error::Violation,
     frame::Terms,
     guarantee::LackingGuarantee,
-    message::{Digest, FromReceiver, Offer, Settled, Totals},
+    message::{Digest, FromReceiver, FromSender, Offer, Settled, Totals},
     meta::Meta,
     observe::{Change, Observer, Outcome},
     path::{LinkTarget, RelPath},
     proto::{CONTROL, Fate, Inbound, WINDOW},
     reason::Reason,
-    store::{Found, Incoming, Next, Search, Store, Trial, Tried, updated},
+    store::{Found, Incoming, Next, Search, Store, Trial, Tried},
     summary::ReceiveSummary,
 };
 use std::{
@@ -67,11 +67,11 @@ struct Searching {
     search: Search,
 }
 
-/// A file of a dry run, and the properties of the one that is there.
+/// A file of a dry run, and what becomes of the one that is there if it has the same bytes.
 struct Compared {
     path: RelPath,
     size: u64,
-    there: Option<Meta>,
+    there: Option<Settled>,
 }
 
 struct Receiving {
@@ -143,7 +143,7 @@ impl Batch {
         id: u64,
         path: &RelPath,
         target: &LinkTarget,
-        meta: Meta,
+        meta: &Meta,
     ) -> Result<FromReceiver, Violation> {
         self.state().inbound.on_simple(id)?;
         let made = match &self.disk {
@@ -153,7 +153,16 @@ impl Batch {
         Ok(self.made(id, path, made, |summary| &mut summary.links))
     }
 
-    pub(super) fn on_seal(&self, id: u64, path: &RelPath, meta: Meta) -> Result<FromReceiver, Violation> {
+    pub(super) fn on_twin(&self, id: u64, path: &RelPath, target: &RelPath) -> Result<FromReceiver, Violation> {
+        self.state().inbound.on_simple(id)?;
+        let made = match &self.disk {
+            Disk::Store(store) => store.make_twin(path, target).map(|()| Settled::Made),
+            Disk::Trial(trial) => trial.twin(path, target),
+        };
+        Ok(self.made(id, path, made, |summary| &mut summary.hard_links))
+    }
+
+    pub(super) fn on_seal(&self, id: u64, path: &RelPath, meta: &Meta) -> Result<FromReceiver, Violation> {
         self.state().inbound.on_seal(id)?;
         Ok(match self.store().seal_folder(path, meta) {
             Ok(()) => FromReceiver::Settled { id, outcome: Settled::Made },
@@ -206,19 +215,19 @@ impl Batch {
         Ok(self.would(id, &path, size, Change::Send { resumed_at: offset }))
     }
 
-    pub(super) fn on_keep(&self, id: u64, meta: Meta) -> Result<FromReceiver, Violation> {
+    pub(super) fn on_keep(&self, id: u64, meta: &Meta) -> Result<FromReceiver, Violation> {
         let mut state = self.state();
         state.inbound.on_keep(id)?;
         if let Some(Compared { path, size, there }) = state.compared.remove(&id) {
             drop(state);
-            return Ok(match there.map(|there| updated(there, meta)) {
+            return Ok(match there {
                 Some(Settled::Would) => self.would_update(id, &path, size),
                 _ => self.kept(id, &path, size),
             });
         }
         let Receiving { path, size, file } = state.take(id);
         drop(state);
-        Ok(match file.keep(meta, self.guarantees()) {
+        Ok(match self.store().keep(file, meta) {
             Ok(()) => self.kept(id, &path, size),
             Err(reason) => self.failed(id, &path, size, reason),
         })
@@ -376,7 +385,17 @@ impl Batch {
     }
 
     fn guarantees(&self) -> &Guarantees {
-        &self.store().guarantees
+        match &self.disk {
+            Disk::Store(store) => &store.guarantees,
+            Disk::Trial(trial) => &trial.guarantees,
+        }
+    }
+
+    /// Takes from a message what the operator does not let a sender set.
+    pub(super) fn restrict(&self, message: &mut FromSender) {
+        if let Some(meta) = message.meta_mut() {
+            self.guarantees().restrict(meta);
+        }
     }
 
     /// The mark of the receiving folder. A dry run removes no source, and needs none.
@@ -388,10 +407,7 @@ impl Batch {
     }
 
     fn lacking(&self) -> Vec<LackingGuarantee> {
-        match &self.disk {
-            Disk::Store(store) => store.guarantees.lacking(),
-            Disk::Trial(_) => Vec::new(),
-        }
+        self.guarantees().lacking()
     }
 
     fn sync(&self) -> Result<(), Reason> {

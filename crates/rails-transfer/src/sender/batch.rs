@@ -13,7 +13,7 @@ use crate::{
     reason::Reason,
     source::{Event, Job},
     stamp::mark,
-    summary::{Failure, How, SendSummary, SentFile},
+    summary::{Failure, How, NotKept, SendSummary, SentFile},
 };
 use cap_std::fs::Metadata;
 use std::{
@@ -41,6 +41,8 @@ struct State {
     here: Option<Digest>,
     /// The number of the plan's entries that have been opened.
     opened: usize,
+    /// Whether all entries before the further names of files are settled.
+    has_files: bool,
     /// The folders that the receiver is still to look through; `None` as long as entries are open.
     to_prune: Option<Vec<usize>>,
     /// The plan's entries in the order of their paths, to find one by its path.
@@ -62,8 +64,9 @@ struct State {
     changed_once: BTreeSet<usize>,
     /// The plan's files and links that the receiver has.
     arrived: Vec<usize>,
-    /// The plan's folders that could not be made, and so cannot be sealed.
-    lost_folders: BTreeSet<usize>,
+    /// The plan's entries that failed: such folders cannot be sealed, and nothing is linked to such
+    /// files.
+    lost: BTreeSet<usize>,
     summary: SendSummary,
 }
 
@@ -81,11 +84,13 @@ struct Running {
 impl Batch {
     pub(super) fn new(mut plan: Plan, compare: Compare, terms: Terms, observer: Arc<dyn Observer>) -> Self {
         let failures = plan.unreadable.iter().map(|reason| Failure { path: None, reason: reason.clone() }).collect();
-        let summary = SendSummary { skipped: std::mem::take(&mut plan.skipped), failures, ..SendSummary::default() };
+        let (skipped, not_kept) = (std::mem::take(&mut plan.skipped), std::mem::take(&mut plan.not_kept));
+        let summary = SendSummary { skipped, failures, not_kept, ..SendSummary::default() };
         let state = State {
             plan,
             here: None,
             opened: 0,
+            has_files: false,
             to_prune: None,
             by_path: Vec::new(),
             sealed: 0,
@@ -95,7 +100,7 @@ impl Batch {
             again: VecDeque::new(),
             changed_once: BTreeSet::new(),
             arrived: Vec::new(),
-            lost_folders: BTreeSet::new(),
+            lost: BTreeSet::new(),
             summary,
         };
         Self { observer, compare, terms, bytes_sent: AtomicU64::new(0), state: Mutex::new(state) }
@@ -111,9 +116,9 @@ impl Batch {
     }
 
     /// Opens the next entry, if there is one and the window has room: folders and files in the
-    /// plan's order; when all of those are settled, the search for entries that this end does not
-    /// have, if it was asked for and nothing failed; and then the folders' seals, innermost first,
-    /// because a sealed folder may be read-only.
+    /// plan's order; when all of those are settled, further names of files, and then the search for
+    /// entries that this end does not have, if it was asked for and nothing failed; and then
+    /// the folders' seals, innermost first, because a sealed folder may be read-only.
     pub(super) fn open(&self) -> Option<FromSender> {
         let state = &mut *self.state();
         if !state.outbound.has_room() {
@@ -126,10 +131,14 @@ impl Batch {
                 EntryKind::Folder { .. } => FromSender::Folder { id: state.outbound.open(index, Kind::Simple), path },
                 EntryKind::Link { target, meta, .. } => {
                     let id = state.outbound.open(index, Kind::Simple);
-                    FromSender::Link { id, path, target: target.clone(), meta: *meta }
+                    FromSender::Link { id, path, target: target.clone(), meta: meta.clone() }
+                }
+                EntryKind::Twin { first, .. } => {
+                    let target = state.plan.entries[*first].path.clone();
+                    FromSender::HardLink { id: state.outbound.open(index, Kind::Simple), path, target }
                 }
                 EntryKind::File { size, meta, .. } => {
-                    let offer = Offer { path, size: *size, meta: *meta, compare: self.compare };
+                    let offer = Offer { path, size: *size, meta: meta.clone(), compare: self.compare };
                     FromSender::Offer { id: state.outbound.open(index, Kind::File(self.compare)), offer }
                 }
             });
@@ -149,10 +158,10 @@ impl Batch {
             let index = state.plan.entries.len() - 1 - state.sealed;
             state.sealed += 1;
             if let Entry { path, kind: EntryKind::Folder { meta } } = &state.plan.entries[index]
-                && !state.lost_folders.contains(&index)
+                && !state.lost.contains(&index)
             {
                 let id = state.outbound.open(index, Kind::Simple);
-                return Some(FromSender::Seal { id, path: path.clone(), meta: *meta });
+                return Some(FromSender::Seal { id, path: path.clone(), meta: meta.clone() });
             }
         }
         None
@@ -176,6 +185,7 @@ impl Batch {
             source: source.clone(),
             size: *size,
             held,
+            keeps: state.plan.keeps,
             is_dry_run: self.terms.is_dry_run,
             stop,
         })
@@ -231,6 +241,10 @@ impl Batch {
                         state.summary.links += 1;
                         state.arrived.push(index);
                     }
+                    EntryKind::Twin { .. } => {
+                        state.summary.hard_links += 1;
+                        state.arrived.push(index);
+                    }
                     _ => state.summary.folders += 1,
                 }
                 drop(state);
@@ -242,7 +256,7 @@ impl Batch {
                     _ => How::WouldUpdate,
                 };
                 let change = match (&state.plan.entries[index].kind, how) {
-                    (EntryKind::Folder { .. } | EntryKind::Link { .. }, _) => {
+                    (EntryKind::Folder { .. } | EntryKind::Link { .. } | EntryKind::Twin { .. }, _) => {
                         state.summary.would_make += 1;
                         Change::Make
                     }
@@ -262,6 +276,7 @@ impl Batch {
             Settled::Aborted => state.again.extend(changed),
             // It failed at both ends at once, and this end has noted that.
             Settled::Failed { .. } if is_aborted && changed.is_none() => {}
+            Settled::Failed { reason } if state.part(index, Some(&reason)) => state.again.push_back(index),
             Settled::Failed { reason } => self.fail(state, index, &reason),
             Settled::Pruned { .. } => unreachable!("it was settled above"),
         }
@@ -346,7 +361,8 @@ impl Batch {
                     return self.take_back(guard, id, reason);
                 }
                 if let EntryKind::File { size, meta, .. } = &mut state.plan.entries[index].kind {
-                    (*size, *meta) = (now.len(), Meta::of(&now));
+                    let has_twins = meta.has_twins;
+                    (*size, *meta) = (now.0, Meta { has_twins, ..now.1 });
                 }
                 state.changed.insert(id, index);
                 state.abort(id, Reason::new(format_args!("{reason}; it is sent again")))
@@ -416,11 +432,8 @@ impl Batch {
 
     fn fail(&self, mut state: MutexGuard<'_, State>, index: usize, reason: &Reason) {
         let entry = &state.plan.entries[index];
-        let (path, size, is_folder) =
-            (entry.path.clone(), entry.size(), matches!(entry.kind, EntryKind::Folder { .. }));
-        if is_folder {
-            state.lost_folders.insert(index);
-        }
+        let (path, size) = (entry.path.clone(), entry.size());
+        state.lost.insert(index);
         state.summary.failures.push(Failure { path: Some(path.as_path().to_owned()), reason: reason.clone() });
         drop(state);
         self.observer.finished(&path, size, Outcome::Failed(reason));
@@ -439,13 +452,37 @@ impl Batch {
 }
 
 impl State {
-    /// The entry to open next.
+    /// The entry to open next. Further names of files wait until the receiver has the files.
     fn next_entry(&mut self) -> Option<usize> {
-        self.again.pop_front().or_else(|| {
-            let next = (self.opened < self.plan.entries.len()).then_some(self.opened)?;
-            self.opened += 1;
-            Some(next)
-        })
+        if let Some(again) = self.again.pop_front() {
+            return Some(again);
+        }
+        let next = (self.opened < self.plan.entries.len()).then_some(self.opened)?;
+        if let EntryKind::Twin { first, .. } = self.plan.entries[next].kind {
+            self.has_files |= self.outbound.is_empty();
+            if !self.has_files {
+                return None;
+            }
+            if self.lost.contains(&first) {
+                self.part(next, None);
+            }
+        }
+        self.opened += 1;
+        Some(next)
+    }
+
+    /// Makes a file of its own of a further name that cannot be linked; gives whether the entry is
+    /// one.
+    fn part(&mut self, index: usize, why: Option<&Reason>) -> bool {
+        let kind = &mut self.plan.entries[index].kind;
+        let EntryKind::Twin { source, size, meta, .. } = kind else { return false };
+        *kind = EntryKind::File { source: source.clone(), size: *size, meta: meta.clone() };
+        let NotKept { hard_links, why_apart, .. } = &mut self.summary.not_kept;
+        *hard_links += 1;
+        if why_apart.is_none() {
+            *why_apart = why.cloned();
+        }
+        true
     }
 
     /// All entries are settled: finds the folders to look through.

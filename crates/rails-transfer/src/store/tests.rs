@@ -29,7 +29,7 @@ fn path(name: &str) -> RelPath {
 }
 
 fn meta(mode: u32) -> Meta {
-    Meta { mode: Some(mode), modified: Some(Modified { seconds: 1_000_000_000, nanos: 0 }) }
+    Meta { mode: Some(mode), modified: Some(Modified { seconds: 1_000_000_000, nanos: 0 }), ..Meta::default() }
 }
 
 /// An offer of a file that is compared by its digest.
@@ -61,8 +61,8 @@ fn store_some(into: &TempDir, calls: Calls, strict: bool) -> Result<Vec<Guarante
     }
     let (kept, held) = look(&store, "d/b", 1)?;
     assert_eq!(held.whole, Some(blake3::hash(b"b").into()));
-    kept.keep(meta(0o600), &store.guarantees)?;
-    store.seal_folder(&path("d"), meta(0o750))?;
+    store.keep(kept, &meta(0o600))?;
+    store.seal_folder(&path("d"), &meta(0o750))?;
     store.sync()?;
     let lacking = store.guarantees.lacking();
     assert_eq!(*log.0.lock().unwrap(), lacking, "each is reported once, when it is found");
@@ -268,12 +268,12 @@ fn folders_in_the_place_of_links() {
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     let before = mode(into.path());
     let target = LinkTarget::try_from(b".".to_vec()).unwrap();
-    store.make_link(&path("d"), &target, Meta::default()).unwrap();
-    assert!(store.seal_folder(&path("d"), meta(0o777)).is_err());
+    store.make_link(&path("d"), &target, &Meta::default()).unwrap();
+    assert!(store.seal_folder(&path("d"), &meta(0o777)).is_err());
     assert_eq!(mode(into.path()), before);
 
     store.make_folder(&path("d")).unwrap();
-    store.seal_folder(&path("d"), meta(0o750)).unwrap();
+    store.seal_folder(&path("d"), &meta(0o750)).unwrap();
     assert!(fs::symlink_metadata(into.path().join("d")).unwrap().is_dir());
     assert_eq!((mode(&into.path().join("d")), mode(into.path())), (0o750, before));
 }

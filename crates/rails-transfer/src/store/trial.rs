@@ -2,15 +2,15 @@
 
 use super::{Metadata, Search, because, hash, prune::open_folder};
 use crate::{
-    calls::Access,
+    calls::{Access, Guarantees},
     message::{Compare, Held, Offer, Prefix, Settled},
-    meta::{MODE_BITS, Meta, Modified},
+    meta::{Meta, Modified},
     path::{LinkTarget, RelPath},
     reason::Reason,
 };
 use cap_std::{
     ambient_authority,
-    fs::{Dir, OpenOptions, OpenOptionsExt as _},
+    fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt as _},
 };
 use std::{
     ffi::OsStr,
@@ -19,25 +19,31 @@ use std::{
     path::{Component, Path},
 };
 
-/// The receiving folder, or none if it is still to be made.
-pub(crate) struct Trial(Option<Dir>);
+/// The receiving folder of a dry run.
+pub(crate) struct Trial {
+    /// `None` if the folder is still to be made.
+    root: Option<Dir>,
+    pub(crate) guarantees: Guarantees,
+}
 
 /// An offered file, as a dry run finds it.
 #[derive(Debug)]
 pub(crate) enum Tried {
     /// The file stays, changed or not.
     Settled(Settled),
-    /// The bytes that are there, and the properties of the file under the final name.
-    Held(Held, Option<Meta>),
+    /// The bytes that are there, and what becomes of the file under the final name if those are the
+    /// sender's.
+    Held(Held, Option<Settled>),
 }
 
 impl Trial {
     /// Opens the receiving folder, if there is one.
-    pub(crate) fn open(into: &Path) -> io::Result<Self> {
-        match Dir::open_ambient_dir(into, ambient_authority()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self(None)),
-            opened => Ok(Self(Some(opened?))),
-        }
+    pub(crate) fn open(into: &Path, guarantees: Guarantees) -> io::Result<Self> {
+        let root = match Dir::open_ambient_dir(into, ambient_authority()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            opened => Some(opened?),
+        };
+        Ok(Self { root, guarantees })
     }
 
     /// Whether a folder is there or would be made.
@@ -51,13 +57,22 @@ impl Trial {
     }
 
     /// Whether a link is there or would be made.
-    pub(crate) fn link(&self, path: &RelPath, target: &LinkTarget, meta: Meta) -> Result<Settled, Reason> {
+    pub(crate) fn link(&self, path: &RelPath, target: &LinkTarget, meta: &Meta) -> Result<Settled, Reason> {
         let Some((dir, there)) = self.inspect(path)? else { return Ok(Settled::Would) };
         not_a_folder(&there)?;
         let is_same =
             there.is_symlink() && dir.read_link_contents(path.name()).is_ok_and(|found| found == target.as_path());
         let has_time = meta.modified.is_none_or(|modified| modified == Modified::of(&there));
-        Ok(if is_same && has_time { Settled::Made } else { Settled::Would })
+        let has_owners = meta.extras.as_ref().is_none_or(|extras| extras.has_owners(&there));
+        Ok(if is_same && has_time && has_owners { Settled::Made } else { Settled::Would })
+    }
+
+    /// Whether a hard link is there or would be made.
+    pub(crate) fn twin(&self, path: &RelPath, target: &RelPath) -> Result<Settled, Reason> {
+        let Some((_, there)) = self.inspect(path)? else { return Ok(Settled::Would) };
+        not_a_folder(&there)?;
+        let is_same = |(_, of): (Dir, Metadata)| (of.dev(), of.ino()) == (there.dev(), there.ino());
+        Ok(if self.inspect(target)?.is_some_and(is_same) { Settled::Made } else { Settled::Would })
     }
 
     /// Finds the bytes of an offered file; stops if the sender no longer awaits the answer.
@@ -73,7 +88,7 @@ impl Trial {
             && part.is_none()
             && offer.meta.modified == Some(Modified::of(there))
         {
-            return Ok(Tried::Settled(updated(Meta::of(there), offer.meta)));
+            return Ok(Tried::Settled(updated(&dir, name, there, &offer.meta)));
         }
         let digest = |name: &OsStr, len: u64| -> Result<Option<Prefix>, Reason> {
             let Some(mut file) = open(&dir, name) else { return Ok(None) };
@@ -89,7 +104,7 @@ impl Trial {
             None => None,
         };
         let held = Held { whole: whole.map(|whole| whole.digest), part };
-        Ok(Tried::Held(held, there.as_ref().map(Meta::of)))
+        Ok(Tried::Held(held, there.as_ref().map(|there| updated(&dir, name, there, &offer.meta))))
     }
 
     /// Looks through a folder, if it is there: one that would be made has nothing in it.
@@ -98,7 +113,7 @@ impl Trial {
             Some(path) => self.inspect(path)?.is_some_and(|(_, there)| there.is_dir()),
             None => true,
         };
-        match &self.0 {
+        match &self.root {
             Some(root) if is_there => Search::begin(root, path, true).map_err(because("look through the folder")),
             _ => Ok(Search::nothing(true)),
         }
@@ -114,7 +129,7 @@ impl Trial {
     /// has sent would take its place.
     fn folder_of(&self, path: &RelPath) -> Result<Option<Dir>, Reason> {
         let opening = because("open the folder that holds it");
-        let Some(root) = &self.0 else { return Ok(None) };
+        let Some(root) = &self.root else { return Ok(None) };
         let mut dir = root.try_clone().map_err(&opening)?;
         for name in path.parent().unwrap_or(Path::new("")).components().map(Component::as_os_str) {
             match inspect(&dir, name)? {
@@ -128,10 +143,13 @@ impl Trial {
 }
 
 /// Whether a file that stays would get other properties.
-pub(crate) fn updated(there: Meta, meta: Meta) -> Settled {
-    let has_mode = meta.mode.is_none_or(|mode| Some(mode & MODE_BITS) == there.mode);
-    let has_time = meta.modified.is_none() || meta.modified == there.modified;
-    if has_mode && has_time { Settled::Kept } else { Settled::Would }
+fn updated(dir: &Dir, name: &OsStr, there: &Metadata, meta: &Meta) -> Settled {
+    let has_time = meta.modified.is_none_or(|modified| modified == Modified::of(there));
+    let has_attributes = || {
+        let Some(extras) = meta.extras.as_ref().filter(|_| meta.has_attributes()) else { return true };
+        open(dir, name).is_some_and(|file| !extras.differ_from(&file))
+    };
+    if has_time && !meta.differs_from(there) && has_attributes() { Settled::Kept } else { Settled::Would }
 }
 
 /// Opens a regular file. One that may not be read can still be replaced; `None`.

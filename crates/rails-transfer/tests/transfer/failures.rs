@@ -256,7 +256,7 @@ fn no_thread_to_be_had_is_said_at_both_ends() {
 
         let (mut near, far) = duplex(4096);
         let (received, told) = block_on(async {
-            near.write_all(b"RAILS-FT\x05\x00S\0\0").await.unwrap();
+            near.write_all(b"RAILS-FT\x06\x00S\0\0").await.unwrap();
             let received = receive(far, into.path(), Arc::new(())).await;
             let mut told = Vec::new();
             near.read_to_end(&mut told).await.unwrap();

@@ -3,6 +3,7 @@
 mod delete;
 mod failures;
 mod hostile;
+mod keep;
 mod resume;
 mod round_trip;
 mod streams;

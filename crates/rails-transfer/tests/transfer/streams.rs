@@ -310,7 +310,7 @@ fn a_sender_that_is_dropped_stops_on_a_stream_that_takes_all() {
         let sending = SendOptions::new().send_over(a, Abyss(sent.clone()), &source, Arc::new(()));
         let dropping = async {
             // The greeting, and the answer to the offer: nothing is there.
-            peer.write_all(b"RAILS-FT\x05\x00R\x01\0\0\x04\0\0\0\x01\0\0\0").await.unwrap();
+            peer.write_all(b"RAILS-FT\x06\x00R\x01\0\0\x04\0\0\0\x01\0\0\0").await.unwrap();
             while sent.load(Relaxed) == 0 {
                 tokio::task::yield_now().await;
             }

@@ -219,6 +219,10 @@ impl Guarantees {
         if set.as_ref().is_err_and(|error| !refuses(error)) {
             return set.map_err(because(doing));
         }
+        if set.is_err() && mode & !FOLDER_BITS != 0 {
+            // A filter may refuse set-id bits alone (systemd's `RestrictSUIDSGID=`).
+            let _ = (self.calls.set_mode)(file, mode & FOLDER_BITS);
+        }
         let there = self.access(file)?.mode & (FOLDER_BITS | mode);
         if there == mode {
             return Ok(());

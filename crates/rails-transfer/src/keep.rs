@@ -10,6 +10,8 @@ mod xattrs;
 use crate::meta::{Extras, Meta, SET_GROUP_ID, SET_USER_ID};
 use cap_std::fs::{Metadata, MetadataExt as _};
 use std::fs::File;
+#[cfg(test)]
+pub(crate) use xattrs::MAX_ATTRIBUTES;
 pub(crate) use xattrs::{Acls, Lost, Xattrs};
 
 /// The properties that a sender keeps, beside those that it always does.

@@ -214,7 +214,8 @@ mod tests {
     use super::*;
     use crate::{
         codec::{decode, encode},
-        meta::Modified,
+        keep::{Acls, MAX_ATTRIBUTES, Xattrs},
+        meta::{Extras, Modified},
     };
     use proptest::prelude::*;
 
@@ -240,6 +241,8 @@ mod tests {
         let start = FromSender::Start { id: 0, offset: 0, meta: Meta::of_mode(0o644) };
         assert_eq!(encode(&start, Vec::new()), [5, 0, 0, 4, 0, 2, 0xa4, 0x03]);
         assert_eq!(encode(&FromSender::Done, Vec::new()), [9]);
+        let [path, target] = ["b", "a"].map(|path| RelPath::parse(path).unwrap());
+        assert_eq!(encode(&FromSender::HardLink { id: 1, path, target }, Vec::new()), [15, 1, 1, b'b', 1, b'a']);
         assert_eq!(encode(&FromReceiver::Bye, Vec::new()), [3]);
     }
 
@@ -253,11 +256,22 @@ mod tests {
     fn the_largest_messages_fit_a_control_frame() {
         let path = RelPath::parse(vec!["a".repeat(255); 16].join("/")).unwrap();
         let modified = Some(Modified { seconds: i64::MIN, nanos: 999_999_999 });
-        let meta = Meta { mode: Some(u32::MAX), modified, ..Meta::default() };
+        let owner = Some(u32::MAX - 1);
+        let value = vec![0; MAX_ATTRIBUTES - b"user.a".len() - b"user.b".len()];
+        let attributes = [(&b"user.a"[..], &value[1..]), (b"user.b", &[0])];
+        let attributes = attributes.iter().fold(Vec::new(), |onto, pair| encode(pair, onto));
+        let extras =
+            Extras { user: owner, group: owner, xattrs: Xattrs::parse(&attributes).ok(), acls: Some(Acls::default()) };
+        assert!(extras.xattrs.is_some());
+        let meta = Meta { mode: Some(u32::MAX), modified, extras: Some(Box::new(extras)), has_twins: true };
         let offer = Offer { path, size: u64::MAX, meta, compare: Compare::Times };
         let offer = FromSender::Offer { id: u64::MAX, offer };
         assert!(encode(&offer, Vec::new()).len() <= crate::frame::MAX_CONTROL);
-        let FromSender::Offer { offer: Offer { path, meta, .. }, .. } = offer else { unreachable!() };
+        let FromSender::Offer { offer: Offer { path, mut meta, .. }, .. } = offer else { unreachable!() };
+        let linked = FromSender::HardLink { id: u64::MAX, path: path.clone(), target: path.clone() };
+        assert!(encode(&linked, Vec::new()).len() <= crate::frame::MAX_CONTROL);
+        // A link has no attributes.
+        meta.extras.iter_mut().for_each(|extras| (extras.xattrs, extras.acls) = (None, None));
         let target = LinkTarget::try_from(vec![b'a'; 4095]).unwrap();
         let link = FromSender::Link { id: u64::MAX, path, target, meta };
         assert!(encode(&link, Vec::new()).len() <= crate::frame::MAX_CONTROL);

@@ -49,8 +49,8 @@ pub(crate) struct Plan {
     pub(crate) not_kept: NotKept,
     /// The entry of each file that has several names, most of which may be elsewhere.
     firsts: BTreeMap<Identity, usize>,
-    /// The number of those of which the batch has further names.
-    twins: usize,
+    /// The files of which the batch has further names, by their entries.
+    pub(crate) twins: BTreeMap<usize, Identity>,
     /// Further names of files.
     others: Vec<Entry>,
 }
@@ -394,14 +394,14 @@ impl Plan {
 
     /// Adds a file; or a further name of one, if those are kept.
     fn add_file(&mut self, path: RelPath, size: u64, meta: Meta, source: Place, twin: Option<Identity>) {
-        let first = twin.and_then(|identity| self.firsts.get(&identity).copied());
-        if let Some(first) = first {
-            if self.keeps.hard_links && self.link_to(first) {
-                return self.others.push(Entry { path, kind: EntryKind::Twin { source, size, meta, first } });
+        if let Some(identity) = twin {
+            match self.firsts.get(&identity).copied() {
+                Some(first) if self.keeps.hard_links && self.link_to(first, identity) => {
+                    return self.others.push(Entry { path, kind: EntryKind::Twin { source, size, meta, first } });
+                }
+                Some(_) => self.not_kept.hard_links += 1,
+                None => drop(self.firsts.insert(identity, self.entries.len())),
             }
-            self.not_kept.hard_links += 1;
-        } else if let Some(identity) = twin {
-            self.firsts.insert(identity, self.entries.len());
         }
         self.totals.files += 1;
         self.totals.bytes += size;
@@ -410,12 +410,12 @@ impl Plan {
 
     /// Whether further names of a file may be links to it: the receiver knows a bounded number of
     /// such files.
-    fn link_to(&mut self, first: usize) -> bool {
+    fn link_to(&mut self, first: usize, identity: Identity) -> bool {
         let EntryKind::File { meta, .. } = &mut self.entries[first].kind else {
             unreachable!("the first of several names is a file's")
         };
-        if !meta.has_twins && self.twins < MAX_TWINS {
-            self.twins += 1;
+        if self.twins.len() < MAX_TWINS {
+            self.twins.insert(first, identity);
             meta.has_twins = true;
         }
         meta.has_twins
@@ -424,6 +424,7 @@ impl Plan {
     /// The plan, with further names of files behind all else.
     fn ended(mut self) -> Self {
         self.entries.append(&mut self.others);
+        self.firsts.clear();
         self
     }
 

@@ -9,7 +9,7 @@ use crate::{
     plan::Place,
     proto::{Choice, Pace, choose, prefix_to_check},
     reason::Reason,
-    stamp::Stamp,
+    stamp::{Identity, Stamp},
     zeros::hash_zeros,
 };
 use cap_std::fs::{Metadata, MetadataExt as _};
@@ -41,6 +41,8 @@ pub(crate) struct Job {
     pub(crate) size: u64,
     pub(crate) held: Held,
     pub(crate) keeps: Keeps,
+    /// The file that was listed, if other names are to be linked to it.
+    pub(crate) twin: Option<Identity>,
     /// Whether the file is compared alone, and not sent.
     pub(crate) is_dry_run: bool,
     /// Set when the receiver has given up on the file.
@@ -52,6 +54,7 @@ impl Job {
     fn list(&self) -> Option<(u64, Meta)> {
         let metadata = self.source.inspect().ok().filter(Metadata::is_file)?;
         let mut meta = self.keeps.meta(&metadata);
+        meta.has_twins = self.twin == Some(Stamp::of(&metadata).identity);
         if self.keeps.has_attributes() {
             self.keeps.add_attributes(&mut meta, &self.source.open().ok()?);
         }
@@ -323,6 +326,9 @@ fn open<G>(job: &Job) -> Result<(File, Stamp, Meta), Stop<G>> {
     if !metadata.is_file() {
         return Err(Stop::Failed(Reason::new("sender: this is no longer a regular file")));
     }
+    if job.twin.is_some_and(|twin| twin != Stamp::of(&metadata).identity) {
+        return Err(Stop::Changed(Reason::new("sender: another file has the name than the one that was listed")));
+    }
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut looks = 0;
     while let Some(left) = Stamp::of(&metadata).is_fresh_for(now()) {
@@ -446,8 +452,8 @@ mod tests {
 
     fn job(path: &std::path::Path) -> Job {
         let (source, path) = (Place::Named(path.to_owned()), RelPath::parse("f").unwrap());
-        let keeps = Keeps::default();
-        Job { id: 0, path, source, size: 3, held: Held::default(), keeps, is_dry_run: false, stop: Arc::default() }
+        let (held, keeps, stop) = (Held::default(), Keeps::default(), Arc::default());
+        Job { id: 0, path, source, size: 3, held, keeps, twin: None, is_dry_run: false, stop }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::{
 use anyhow::Result;
 use rails_multirail::Policy;
 use rails_topo::DataSize;
-use rails_transfer::{How, ReceiveSummary, SendSummary};
+use rails_transfer::{How, NotKept, ReceiveSummary, SendSummary};
 use std::time::Duration;
 
 /// Prints the result of sending, for which the batch was begun again so many times.
@@ -29,6 +29,10 @@ pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, begun_agai
     if summary.removed > 0 {
         counts += &removed(summary.removed);
     }
+    if summary.hard_links > 0 {
+        counts += &hard_links(summary.hard_links);
+    }
+    counts += &not_kept(&summary.not_kept);
     if begun_again > 0 {
         let times = if begun_again == 1 { "once" } else { &format!("{begun_again} times") };
         counts += &format!("\nbegun again: {times}; the table below tells of the last time alone");
@@ -53,14 +57,15 @@ pub(crate) fn compared(summary: &SendSummary) -> Result<()> {
     }
     print::result(format!(
         "would send {wanted} files ({}), make {} folders and links, and remove {} entries\n\
-         files: {wanted} to send, {updated} to update, {} unchanged, {} left out, {} failed\n\
+         files: {wanted} to send, {updated} to update, {} unchanged, {} left out, {} failed{}\n\
          a dry run: nothing was changed\n",
         DataSize::bytes(bytes),
         summary.would_make,
         summary.removed,
         summary.files.len() - wanted - updated,
         summary.skipped.len(),
-        summary.failures.len()
+        summary.failures.len(),
+        not_kept(&summary.not_kept)
     ))
 }
 
@@ -79,6 +84,25 @@ fn removed(entries: u64) -> String {
     format!("\nremoved at the receiver: {entries} entries that the sender does not have")
 }
 
+/// The hard links of a batch, as a part of its counts.
+fn hard_links(links: u64) -> String {
+    format!("\nhard links: {links}")
+}
+
+/// The properties that the sender's entries have and the copy has not, as a part of its counts.
+fn not_kept(NotKept { hard_links, why_apart, set_id_bits, .. }: &NotKept) -> String {
+    let mut text = String::new();
+    if *hard_links > 0 {
+        let why = why_apart.as_ref().map_or("-H keeps them".to_owned(), ToString::to_string);
+        text += &format!("\nnot kept: {hard_links} hard links, which became files of their own ({why})");
+    }
+    if *set_id_bits > 0 {
+        text +=
+            &format!("\nnot kept: the set-ID bits of {set_id_bits} entries (-o and -g keep them with their owners)");
+    }
+    text
+}
+
 /// Prints the result of receiving.
 pub(crate) fn received(batch: &Batch<ReceiveSummary>, summary: &ReceiveSummary, details: bool) -> Result<()> {
     if summary.is_dry_run {
@@ -92,6 +116,9 @@ pub(crate) fn received(batch: &Batch<ReceiveSummary>, summary: &ReceiveSummary, 
         format!("files: {} stored, {} unchanged, {} failed", summary.stored, summary.already_there, summary.failed);
     if summary.removed > 0 {
         counts += &removed(summary.removed);
+    }
+    if summary.hard_links > 0 {
+        counts += &hard_links(summary.hard_links);
     }
     let part = Part { name: "receive", sends: false, side: &batch.side };
     print_batch("received", summary.bytes_received, batch, &counts, part, details)

@@ -224,7 +224,7 @@ fn names(file: &File) -> Result<Vec<Vec<u8>>, Errno> {
 
 /// The bytes of a file's attributes and access lists, with their names: beside a path and a link's
 /// target they fit a message.
-pub(super) const MAX_ATTRIBUTES: usize = 8000;
+pub(crate) const MAX_ATTRIBUTES: usize = 8000;
 /// The lengths of a name and a value, as a record has them.
 const MAX_LENGTHS: usize = 6;
 /// XATTR_NAME_MAX of `linux/limits.h`.

@@ -72,6 +72,7 @@ struct Compared {
     path: RelPath,
     size: u64,
     there: Option<Settled>,
+    has_twins: bool,
 }
 
 struct Receiving {
@@ -191,14 +192,19 @@ impl Batch {
         })
     }
 
-    fn on_compared(&self, id: u64, found: Result<Tried, Reason>, Offer { path, size, .. }: Offer) -> FromReceiver {
+    fn on_compared(
+        &self,
+        id: u64,
+        found: Result<Tried, Reason>,
+        Offer { path, size, meta, .. }: Offer,
+    ) -> FromReceiver {
         match found {
             Ok(Tried::Settled(Settled::Kept)) => self.kept(id, &path, size),
             Ok(Tried::Settled(_)) => self.would_update(id, &path, size),
             Ok(Tried::Held(held, there)) => {
                 let mut state = self.state();
                 state.inbound.answer(id, size, &held);
-                state.compared.insert(id, Compared { path, size, there });
+                state.compared.insert(id, Compared { path, size, there, has_twins: meta.has_twins });
                 FromReceiver::Held { id, held }
             }
             Err(reason) => self.failed(id, &path, size, reason),
@@ -208,17 +214,22 @@ impl Batch {
     pub(super) fn on_would(&self, id: u64, offset: u64) -> Result<FromReceiver, Violation> {
         let mut state = self.state();
         state.inbound.on_would(id, offset)?;
-        let Compared { path, size, .. } = state.compared.remove(&id).expect("an offered file is kept");
+        let Compared { path, size, has_twins, .. } = state.compared.remove(&id).expect("an offered file is kept");
         state.summary.would_store += 1;
         state.summary.arrived(&path);
         drop(state);
+        if let Disk::Trial(trial) = &self.disk
+            && has_twins
+        {
+            trial.replace(&path);
+        }
         Ok(self.would(id, &path, size, Change::Send { resumed_at: offset }))
     }
 
     pub(super) fn on_keep(&self, id: u64, meta: &Meta) -> Result<FromReceiver, Violation> {
         let mut state = self.state();
         state.inbound.on_keep(id)?;
-        if let Some(Compared { path, size, there }) = state.compared.remove(&id) {
+        if let Some(Compared { path, size, there, .. }) = state.compared.remove(&id) {
             drop(state);
             return Ok(match there {
                 Some(Settled::Would) => self.would_update(id, &path, size),

@@ -5,7 +5,6 @@ use crate::{
     frame::Terms,
     guarantee::LackingGuarantee,
     message::{Compare, Digest, FoundEntry, FoundKind, FromSender, Held, Offer, Settled, Totals},
-    meta::Meta,
     observe::{Change, Observer, Outcome},
     path::RelPath,
     plan::{Entry, EntryKind, Plan},
@@ -175,8 +174,9 @@ impl Batch {
     /// The receiver has named its bytes of a file: it can be read.
     pub(super) fn on_held(&self, id: u64, held: Held) -> Result<Job, Violation> {
         let state = &mut *self.state();
-        let Entry { path, kind } = &state.plan.entries[state.outbound.on_held(id)?];
-        let EntryKind::File { source, size, .. } = kind else { unreachable!("only files are opened as files") };
+        let index = state.outbound.on_held(id)?;
+        let Entry { path, kind } = &state.plan.entries[index];
+        let EntryKind::File { source, size, meta } = kind else { unreachable!("only files are opened as files") };
         let stop = Arc::new(AtomicBool::new(false));
         state.files.insert(id, Running { stop: Arc::clone(&stop), resumed_at: 0, digest: None, is_wanted: false });
         Ok(Job {
@@ -186,6 +186,7 @@ impl Batch {
             size: *size,
             held,
             keeps: state.plan.keeps,
+            twin: state.plan.twins.get(&index).copied().filter(|_| meta.has_twins),
             is_dry_run: self.terms.is_dry_run,
             stop,
         })
@@ -276,7 +277,7 @@ impl Batch {
             Settled::Aborted => state.again.extend(changed),
             // It failed at both ends at once, and this end has noted that.
             Settled::Failed { .. } if is_aborted && changed.is_none() => {}
-            Settled::Failed { reason } if state.part(index, Some(&reason)) => state.again.push_back(index),
+            Settled::Failed { reason } if state.part(index, &reason) => state.again.push_back(index),
             Settled::Failed { reason } => self.fail(state, index, &reason),
             Settled::Pruned { .. } => unreachable!("it was settled above"),
         }
@@ -361,8 +362,7 @@ impl Batch {
                     return self.take_back(guard, id, reason);
                 }
                 if let EntryKind::File { size, meta, .. } = &mut state.plan.entries[index].kind {
-                    let has_twins = meta.has_twins;
-                    (*size, *meta) = (now.0, Meta { has_twins, ..now.1 });
+                    (*size, *meta) = now;
                 }
                 state.changed.insert(id, index);
                 state.abort(id, Reason::new(format_args!("{reason}; it is sent again")))
@@ -463,8 +463,9 @@ impl State {
             if !self.has_files {
                 return None;
             }
-            if self.lost.contains(&first) {
-                self.part(next, None);
+            let is_first = |kind: &EntryKind| matches!(kind, EntryKind::File { meta, .. } if meta.has_twins);
+            if self.lost.contains(&first) || !is_first(&self.plan.entries[first].kind) {
+                self.part(next, &Reason::new("sender: their files failed, or were replaced"));
             }
         }
         self.opened += 1;
@@ -473,15 +474,13 @@ impl State {
 
     /// Makes a file of its own of a further name that cannot be linked; gives whether the entry is
     /// one.
-    fn part(&mut self, index: usize, why: Option<&Reason>) -> bool {
+    fn part(&mut self, index: usize, why: &Reason) -> bool {
         let kind = &mut self.plan.entries[index].kind;
         let EntryKind::Twin { source, size, meta, .. } = kind else { return false };
         *kind = EntryKind::File { source: source.clone(), size: *size, meta: meta.clone() };
         let NotKept { hard_links, why_apart, .. } = &mut self.summary.not_kept;
         *hard_links += 1;
-        if why_apart.is_none() {
-            *why_apart = why.cloned();
-        }
+        why_apart.get_or_insert_with(|| why.clone());
         true
     }
 

@@ -4,7 +4,8 @@ use super::*;
 use crate::{
     calls::Calls,
     guarantee::{Guarantee, LackingGuarantee},
-    meta::Modified,
+    keep::Xattrs,
+    meta::{Extras, Modified},
     observe::Observer,
 };
 use std::{
@@ -165,6 +166,62 @@ fn refused_modes_are_told_unless_they_fit() {
     assert!(refused_strictly(silent).contains("set the file's mode: it stays 600"));
     let fitting = Calls { set_mode: set_and_refuse, ..Calls::KERNEL };
     assert_eq!(stored(fitting), []);
+}
+
+/// As under `RestrictSUIDSGID=` of systemd.
+#[test]
+fn refused_set_id_bits_leave_the_other_bits() {
+    let set_mode = |file: &File, mode: u32| match mode & 0o6000 {
+        0 => (Calls::KERNEL.set_mode)(file, mode),
+        _ => failed::<{ libc::EPERM }>(),
+    };
+    let guarantees = Guarantees::new(Calls { set_mode, ..Calls::KERNEL }, false, Arc::new(()));
+    let file = tempfile::tempfile().unwrap();
+    guarantees.set_mode(&file, 0o4751, "set the file's mode").unwrap();
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o7777, 0o751);
+    let lacking: Vec<_> = guarantees.lacking().iter().map(|lacking| lacking.guarantee).collect();
+    assert_eq!(lacking, [Guarantee::Mode]);
+}
+
+/// A file that cannot be given away has no set-id bit of its new owner.
+#[test]
+fn refused_owners_and_silently_refused_ones() {
+    let extras = Extras { user: Some(4711), group: None, ..Extras::default() };
+    let meta = Meta { mode: Some(0o4755), extras: Some(Box::new(extras)), ..Meta::default() };
+    for (calls, cause) in [
+        (Calls { set_owner: |_, _, _| failed::<{ libc::EPERM }>(), ..Calls::KERNEL }, "Operation not permitted"),
+        (Calls { set_owner: |_, _, _| Ok(()), ..Calls::KERNEL }, "it stays of user"),
+    ] {
+        let file = tempfile::tempfile().unwrap();
+        let guarantees = Guarantees::new(calls, false, Arc::new(()));
+        let given = guarantees.give(&file, &meta).unwrap();
+        assert_eq!((given.has_changed, given.set_id_bits), (false, 0));
+        let lacking = guarantees.lacking();
+        assert!(lacking[0].guarantee == Guarantee::Owners && lacking[0].to_string().contains(cause), "{lacking:?}");
+        assert!(Guarantees::new(calls, true, Arc::new(())).give(&file, &meta).is_err());
+    }
+    let full = Calls { set_owner: |_, _, _| failed::<{ libc::EDQUOT }>(), ..Calls::KERNEL };
+    let file = tempfile::tempfile().unwrap();
+    assert!(Guarantees::new(full, false, Arc::new(())).give(&file, &meta).is_err());
+}
+
+#[test]
+fn refused_and_failed_attributes() {
+    let record = [&[6][..], b"user.a", &[1, b'x']].concat();
+    let extras = Extras { xattrs: Xattrs::parse(&record).ok(), ..Extras::default() };
+    let meta = Meta { extras: Some(Box::new(extras)), ..Meta::default() };
+    let file = tempfile::tempfile().unwrap();
+    let give = |calls, strict| {
+        let guarantees = Guarantees::new(calls, strict, Arc::new(()));
+        let given = guarantees.give(&file, &meta).map(|given| given.has_changed);
+        (given, guarantees.lacking().iter().map(|lacking| lacking.guarantee).collect::<Vec<_>>())
+    };
+    let refused = Calls { set_attribute: |_, _, _| failed::<{ libc::EOPNOTSUPP }>(), ..Calls::KERNEL };
+    assert_eq!(give(refused, false), (Ok(false), vec![Guarantee::Xattrs]));
+    assert!(give(refused, true).0.is_err());
+    let full = Calls { set_attribute: |_, _, _| failed::<{ libc::ENOSPC }>(), ..Calls::KERNEL };
+    let reason = give(full, false).0.unwrap_err();
+    assert!(reason.as_str().contains("cannot set the attribute user.a: No space left"), "{reason}");
 }
 
 #[test]

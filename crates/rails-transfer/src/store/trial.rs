@@ -1,6 +1,6 @@
 //! The receiver's files in a dry run: they are looked at, and nothing is made, changed or locked.
 
-use super::{Metadata, Search, because, hash, prune::open_folder};
+use super::{Metadata, Search, Twins, because, hash, prune::open_folder};
 use crate::{
     calls::{Access, Guarantees},
     message::{Compare, Held, Offer, Prefix, Settled},
@@ -23,6 +23,8 @@ use std::{
 pub(crate) struct Trial {
     /// `None` if the folder is still to be made.
     root: Option<Dir>,
+    /// The files that would become others, and have further names.
+    replaced: Twins,
     pub(crate) guarantees: Guarantees,
 }
 
@@ -43,7 +45,7 @@ impl Trial {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             opened => Some(opened?),
         };
-        Ok(Self { root, guarantees })
+        Ok(Self { root, replaced: Twins::default(), guarantees })
     }
 
     /// Whether a folder is there or would be made.
@@ -71,8 +73,16 @@ impl Trial {
     pub(crate) fn twin(&self, path: &RelPath, target: &RelPath) -> Result<Settled, Reason> {
         let Some((_, there)) = self.inspect(path)? else { return Ok(Settled::Would) };
         not_a_folder(&there)?;
-        let is_same = |(_, of): (Dir, Metadata)| (of.dev(), of.ino()) == (there.dev(), there.ino());
+        let identity = (there.dev(), there.ino());
+        let is_same = |(_, of): (Dir, Metadata)| (of.dev(), of.ino()) == identity && !self.replaced.has(identity);
         Ok(if self.inspect(target)?.is_some_and(is_same) { Settled::Made } else { Settled::Would })
+    }
+
+    /// A file that has further names would be sent.
+    pub(crate) fn replace(&self, path: &RelPath) {
+        if let Ok(Some((_, there))) = self.inspect(path) {
+            self.replaced.add(&there);
+        }
     }
 
     /// Finds the bytes of an offered file; stops if the sender no longer awaits the answer.

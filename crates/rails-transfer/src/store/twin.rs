@@ -28,7 +28,7 @@ impl Twins {
         }
     }
 
-    fn has(&self, identity: Identity) -> bool {
+    pub(super) fn has(&self, identity: Identity) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&identity)
     }
 }

@@ -1,6 +1,6 @@
 //! Owners, set-id bits, extended attributes, access lists and hard links.
 
-use super::support::{Node, Tree, block_on, bytes, harvest, in_a_process, plant, transfer_cut};
+use super::support::{Node, Notes, Tree, block_on, bytes, harvest, in_a_process, plant, transfer_cut};
 use nix::unistd::{Gid, Uid, chown, geteuid};
 use rails_transfer::{
     Compare, Guarantee, How, LackingGuarantee, ReceiveOptions, ReceiveSummary, SendOptions, SendSummary,
@@ -289,11 +289,12 @@ fn attributes_of_files_and_folders() {
 
 #[test]
 fn attributes_that_have_no_room_are_named() {
-    let (from, into) = folders();
+    // tmpfs takes much more than ext4, which has a block for the attributes of a file.
+    let folder = || tempfile::tempdir_in("/dev/shm").or_else(|_| tempdir()).unwrap();
+    let (from, into) = (folder(), folder());
     let file = from.path().join("f");
     fs::write(&file, "x").unwrap();
     let room = |len| set(&file, "user.large", &vec![b'x'; len]);
-    // ext4 has a block for the attributes of a file, XFS and tmpfs much more.
     if let Err(error) = room(8001) {
         tell(format_args!("large attributes are not tested: {error}"));
         return;
@@ -388,6 +389,10 @@ fn hard_links_within_a_batch() {
     }
     // A file that has changed takes its names along; into an empty folder as well.
     fs::write(from.path().join("b"), bytes(2, 100)).unwrap();
+    sent_with(keeps());
+    fs::write(from.path().join("b"), bytes(3, 100)).unwrap();
+    let (sent, _) = sent_with(keeps().dry_run(true));
+    assert_eq!((sent.would_make, sent.hard_links), (2, 0));
     for into in [&into, &tempdir().unwrap()] {
         let (sent, _) = send(keeps(), ReceiveOptions::new(), from.path(), into.path());
         assert_eq!((sent.bytes_sent >= 100, kinds(into.path())), (true, 2));
@@ -423,4 +428,30 @@ fn a_refused_link_is_told_with_its_cause() {
     assert_eq!((sent.failures.len(), received.failed, sent.not_kept.hard_links), (1, 1, 1));
     let why = sent.not_kept.why_apart.expect("a link was refused");
     assert!(why.as_str().contains("a folder of this name is there"), "{why}");
+}
+
+/// A file that another one replaces after it was listed takes no names along.
+#[test]
+fn names_of_a_replaced_file_are_copied() {
+    let (from, into) = folders();
+    let (file, name) = (from.path().join("a"), from.path().join("b"));
+    fs::write(&file, "abc").unwrap();
+    fs::hard_link(&file, &name).unwrap();
+    // The totals come when all is listed, and before anything is read.
+    let replace = move |note: &str| {
+        if note.starts_with("totals") {
+            fs::write(file.with_file_name("new"), "xyz").unwrap();
+            fs::rename(file.with_file_name("new"), &file).unwrap();
+        }
+    };
+    let (a, b) = duplex(4096);
+    let (options, sources) = (SendOptions::new().hard_links(true), [from.path().join(".")]);
+    let (sent, _) = block_on(async {
+        let receiver = ReceiveOptions::new();
+        tokio::join!(options.send(a, &sources, Notes::new(replace)), receiver.receive(b, into.path(), Arc::new(())))
+    });
+    let sent = sent.unwrap();
+    assert!(sent.is_complete(), "{:?}", sent.failures);
+    assert_eq!((sent.hard_links, sent.not_kept.hard_links), (0, 1));
+    assert_eq!(["a", "b"].map(|name| fs::read(into.path().join(name)).unwrap()), [*b"xyz", *b"abc"]);
 }

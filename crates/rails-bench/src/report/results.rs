@@ -37,9 +37,7 @@ pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, begun_agai
         let times = if begun_again == 1 { "once" } else { &format!("{begun_again} times") };
         counts += &format!("\nbegun again: {times}; the table below tells of the last time alone");
     }
-    for lacking in &summary.lacking {
-        print::note(format_args!("warning: receiver: {lacking}"));
-    }
+    say_lacking(summary);
     let part = Part { name: "send", sends: true, side: &batch.side };
     print_batch("sent", summary.bytes_sent, batch, &counts, part, details)
 }
@@ -47,6 +45,7 @@ pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, begun_agai
 /// Prints the result of a dry run.
 pub(crate) fn compared(summary: &SendSummary) -> Result<()> {
     say_off(summary);
+    say_lacking(summary);
     let (mut wanted, mut bytes, mut updated) = (0, 0, 0);
     for file in &summary.files {
         match file.how {
@@ -76,6 +75,13 @@ fn say_off(summary: &SendSummary) {
         print::note(format_args!(
             "--delete: nothing further is removed at the receiver, because {failed} entries failed"
         ));
+    }
+}
+
+/// Says what the receiver does not keep.
+fn say_lacking(summary: &SendSummary) {
+    for lacking in &summary.lacking {
+        print::note(format_args!("warning: receiver: {lacking}"));
     }
 }
 

@@ -62,8 +62,8 @@ impl Guarantees {
     }
 
     /// Gives a file or folder its owners, its attributes and its access lists, where it has others.
-    /// The mode comes behind them: a change of owner takes set-id bits away, and so does an access
-    /// list change the mode.
+    /// The mode comes behind them: a change of owner takes set-id bits away, and an access list
+    /// changes the mode.
     pub(crate) fn give(&self, file: &File, meta: &Meta) -> Result<Given, Reason> {
         let Some(extras) = &meta.extras else { return Ok(Given::default()) };
         let inspect = || Metadata::from_file(file).map_err(because("inspect the file"));
@@ -84,7 +84,8 @@ impl Guarantees {
         if extras.differ_from(file) {
             // Attributes of `user.` need the permission to write, of the owner too.
             let is_closed = there.mode() & OWNER_WRITES == 0 && owners.0 == geteuid().as_raw();
-            let (mode, doing) = (there.mode() & 0o7777, "set attributes of a file that is not writable");
+            // A set-id bit that was there was that of the owners of then.
+            let (mode, doing) = (there.mode() & FOLDER_BITS, "set attributes of a file that is not writable");
             if is_closed {
                 self.set_mode(file, mode | OWNER_WRITES, doing)?;
             }
@@ -97,14 +98,15 @@ impl Guarantees {
         Ok(given)
     }
 
-    /// Gives a symbolic link in a folder its owners; gives whether they were others.
+    /// Gives a symbolic link in a folder its owners, if it has others.
     pub(crate) fn give_link(&self, dir: &Dir, name: &OsStr, meta: &Meta) -> Result<(), Reason> {
         let Some(extras) = &meta.extras else { return Ok(()) };
         let there = dir.symlink_metadata(name).map_err(because("inspect the link"))?;
         self.set_owners(extras, &there, |user, group| (self.calls().set_link_owner)(dir, name, user, group))
     }
 
-    /// The group comes first: a process that may not give a file away may still give it a group.
+    /// Sets those owners that are others. The group comes first: a process that may not give a file
+    /// away may still give it a group.
     fn set_owners(
         &self,
         extras: &Extras,
@@ -118,7 +120,7 @@ impl Guarantees {
         done.or_else(|error| self.without(Guarantee::Owners, "set the owner", error))
     }
 
-    /// Gives whether any could be set or removed.
+    /// Sets and removes attributes and access lists; gives whether any could be.
     fn set_attributes(&self, file: &File, extras: &Extras) -> Result<bool, Reason> {
         let mut has_changed = false;
         let remove = |name: &[u8]| fremovexattr(file, name).map_err(io::Error::from);

@@ -3,6 +3,7 @@
 
 use crate::{
     guarantee::{Guarantee, LackingGuarantee},
+    keep::Allows,
     meta::{FOLDER_BITS, Modified},
     observe::Observer,
     reason::Reason,
@@ -10,15 +11,16 @@ use crate::{
 use cap_std::fs::{Dir, Metadata, MetadataExt as _};
 use nix::{
     errno::Errno,
-    fcntl::{FcntlArg, fcntl},
+    fcntl::{AtFlags, FcntlArg, fcntl},
     sys::{
         stat::{UtimensatFlags, futimens, utimensat},
         statfs::{BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, F2FS_SUPER_MAGIC, XFS_SUPER_MAGIC, fstatfs},
         time::TimeSpec,
         utsname::uname,
     },
-    unistd::syncfs,
+    unistd::{Gid, Uid, fchown, fchownat, syncfs},
 };
+use rustix::fs::{XattrFlags, fsetxattr};
 use std::{
     ffi::OsStr,
     fmt,
@@ -45,6 +47,10 @@ pub(crate) struct Calls {
     pub(crate) set_mode: fn(&File, u32) -> io::Result<()>,
     pub(crate) set_modified: fn(&File, Modified) -> io::Result<()>,
     pub(crate) set_link_modified: fn(&Dir, &OsStr, Modified) -> io::Result<()>,
+    /// Sets a user, a group, or both.
+    pub(crate) set_owner: fn(&File, Option<u32>, Option<u32>) -> io::Result<()>,
+    pub(crate) set_link_owner: fn(&Dir, &OsStr, Option<u32>, Option<u32>) -> io::Result<()>,
+    pub(crate) set_attribute: fn(&File, &[u8], &[u8]) -> io::Result<()>,
     pub(crate) access: fn(&File) -> io::Result<Access>,
 }
 
@@ -63,6 +69,8 @@ pub(crate) struct Guarantees {
     calls: Calls,
     /// Whether a refused guarantee is a failure.
     is_strict: bool,
+    /// What the operator lets a sender set.
+    allows: Allows,
     observer: Arc<dyn Observer>,
     /// Whether a file system was too slow to be put on disk as a whole: others write much there.
     is_slow: AtomicBool,
@@ -83,6 +91,12 @@ impl Calls {
             let itself = UtimensatFlags::NoFollowSymlink;
             Ok(utimensat(dir, name, &TimeSpec::UTIME_OMIT, &time_spec(modified), itself)?)
         },
+        set_owner: |file, user, group| Ok(fchown(file, user.map(Uid::from_raw), group.map(Gid::from_raw))?),
+        set_link_owner: |dir, name, user, group| {
+            let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));
+            Ok(fchownat(dir, name, user, group, AtFlags::AT_SYMLINK_NOFOLLOW)?)
+        },
+        set_attribute: |file, name, value| Ok(fsetxattr(file, name, value, XattrFlags::empty())?),
         access: |file| Ok(Access::of(&Metadata::from_file(file)?)),
     };
 }
@@ -108,7 +122,21 @@ impl fmt::Display for Access {
 
 impl Guarantees {
     pub(crate) fn new(calls: Calls, is_strict: bool, observer: Arc<dyn Observer>) -> Self {
-        Self { calls, is_strict, observer, is_slow: AtomicBool::new(false), lacking: Mutex::default() }
+        let (allows, is_slow) = (Allows::default(), AtomicBool::new(false));
+        Self { calls, is_strict, allows, observer, is_slow, lacking: Mutex::default() }
+    }
+
+    /// As these, with other properties that a sender may set.
+    pub(crate) fn allowing(self, allows: Allows) -> Self {
+        Self { allows, ..self }
+    }
+
+    pub(crate) fn allows(&self) -> Allows {
+        self.allows
+    }
+
+    pub(crate) fn calls(&self) -> &Calls {
+        &self.calls
     }
 
     /// The guarantees that were refused so far, each once.
@@ -191,7 +219,11 @@ impl Guarantees {
         if set.as_ref().is_err_and(|error| !refuses(error)) {
             return set.map_err(because(doing));
         }
-        let there = self.access(file)?.mode & FOLDER_BITS;
+        if set.is_err() && mode & !FOLDER_BITS != 0 {
+            // A filter may refuse set-id bits alone (systemd's `RestrictSUIDSGID=`).
+            let _ = (self.calls.set_mode)(file, mode & FOLDER_BITS);
+        }
+        let there = self.access(file)?.mode & (FOLDER_BITS | mode);
         if there == mode {
             return Ok(());
         }
@@ -229,17 +261,22 @@ impl Guarantees {
 
     /// Continues without a guarantee if the error means that the call is unavailable, and if that
     /// is allowed.
-    fn without(&self, guarantee: Guarantee, doing: &'static str, error: io::Error) -> Result<(), Reason> {
+    pub(crate) fn without(&self, guarantee: Guarantee, doing: &'static str, error: io::Error) -> Result<(), Reason> {
         if self.is_strict || !refuses(&error) {
             return Err(because(doing)(error));
         }
+        self.tell(guarantee, Reason::new(format_args!("cannot {doing}: {error}")));
+        Ok(())
+    }
+
+    /// Notes that a guarantee is lacking, and tells the observer the first time.
+    pub(crate) fn tell(&self, guarantee: Guarantee, cause: Reason) {
         let mut refused = self.refused();
         if refused.iter().all(|lacking| lacking.guarantee != guarantee) {
-            let lacking = LackingGuarantee { guarantee, cause: Reason::new(format_args!("cannot {doing}: {error}")) };
+            let lacking = LackingGuarantee { guarantee, cause };
             self.observer.lacking(&lacking);
             refused.push(lacking);
         }
-        Ok(())
     }
 
     fn refused(&self) -> MutexGuard<'_, Vec<LackingGuarantee>> {

@@ -60,10 +60,39 @@ pub(crate) enum FromSender {
     Prune { id: u64, path: Option<RelPath> },
     /// Answers `Found`: whether each of the entries goes.
     Choose { id: u64, goes: Vec<bool> },
+    /// Opens an entry: make this a further name of a file that the receiver has stored or kept in
+    /// this batch (`Meta::has_twins`).
+    HardLink { id: u64, path: RelPath, target: RelPath },
     /// The next bytes of the started file are those that the receiver's file has at this place.
     Same { id: u64, len: u64 },
     /// Asks for the digests of the blocks of the receiver's file, from this one on.
     Ask { id: u64, block: u64 },
+}
+
+impl FromSender {
+    /// The properties that the sender wants an entry to have.
+    pub(crate) fn meta_mut(&mut self) -> Option<&mut Meta> {
+        match self {
+            Self::Offer { offer: Offer { meta, .. }, .. }
+            | Self::Seal { meta, .. }
+            | Self::Start { meta, .. }
+            | Self::Keep { meta, .. }
+            | Self::Link { meta, .. } => Some(meta),
+            Self::Totals(_)
+            | Self::Unreadable { .. }
+            | Self::Folder { .. }
+            | Self::Finish { .. }
+            | Self::Abort { .. }
+            | Self::Done
+            | Self::Hole { .. }
+            | Self::Would { .. }
+            | Self::Prune { .. }
+            | Self::Choose { .. }
+            | Self::HardLink { .. }
+            | Self::Same { .. }
+            | Self::Ask { .. } => None,
+        }
+    }
 }
 
 /// A file that the sender can send, as it was listed.
@@ -214,7 +243,8 @@ mod tests {
     use super::*;
     use crate::{
         codec::{decode, encode},
-        meta::Modified,
+        keep::{Acls, MAX_ATTRIBUTES, Xattrs},
+        meta::{Extras, Modified},
     };
     use proptest::prelude::*;
 
@@ -240,6 +270,8 @@ mod tests {
         let start = FromSender::Start { id: 0, offset: 0, meta: Meta::of_mode(0o644) };
         assert_eq!(encode(&start, Vec::new()), [5, 0, 0, 4, 0, 2, 0xa4, 0x03]);
         assert_eq!(encode(&FromSender::Done, Vec::new()), [9]);
+        let [path, target] = ["b", "a"].map(|path| RelPath::parse(path).unwrap());
+        assert_eq!(encode(&FromSender::HardLink { id: 1, path, target }, Vec::new()), [15, 1, 1, b'b', 1, b'a']);
         assert_eq!(encode(&FromReceiver::Bye, Vec::new()), [3]);
     }
 
@@ -253,11 +285,22 @@ mod tests {
     fn the_largest_messages_fit_a_control_frame() {
         let path = RelPath::parse(vec!["a".repeat(255); 16].join("/")).unwrap();
         let modified = Some(Modified { seconds: i64::MIN, nanos: 999_999_999 });
-        let meta = Meta { mode: Some(u32::MAX), modified };
+        let owner = Some(u32::MAX - 1);
+        let value = vec![0; MAX_ATTRIBUTES - b"user.a".len() - b"user.b".len()];
+        let attributes = [(&b"user.a"[..], &value[1..]), (b"user.b", &[0])];
+        let attributes = attributes.iter().fold(Vec::new(), |onto, pair| encode(pair, onto));
+        let extras =
+            Extras { user: owner, group: owner, xattrs: Xattrs::parse(&attributes).ok(), acls: Some(Acls::default()) };
+        assert!(extras.xattrs.is_some());
+        let meta = Meta { mode: Some(u32::MAX), modified, extras: Some(Box::new(extras)), has_twins: true };
         let offer = Offer { path, size: u64::MAX, meta, compare: Compare::Times };
         let offer = FromSender::Offer { id: u64::MAX, offer };
         assert!(encode(&offer, Vec::new()).len() <= crate::frame::MAX_CONTROL);
-        let FromSender::Offer { offer: Offer { path, meta, .. }, .. } = offer else { unreachable!() };
+        let FromSender::Offer { offer: Offer { path, mut meta, .. }, .. } = offer else { unreachable!() };
+        let linked = FromSender::HardLink { id: u64::MAX, path: path.clone(), target: path.clone() };
+        assert!(encode(&linked, Vec::new()).len() <= crate::frame::MAX_CONTROL);
+        // A link has no attributes.
+        meta.extras.iter_mut().for_each(|extras| (extras.xattrs, extras.acls) = (None, None));
         let target = LinkTarget::try_from(vec![b'a'; 4095]).unwrap();
         let link = FromSender::Link { id: u64::MAX, path, target, meta };
         assert!(encode(&link, Vec::new()).len() <= crate::frame::MAX_CONTROL);

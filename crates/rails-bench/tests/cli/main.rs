@@ -13,6 +13,7 @@ mod facts;
 mod gate;
 mod hidden;
 mod interrupted;
+mod keep;
 mod killed;
 mod lab;
 mod limits;

@@ -25,6 +25,10 @@ pub(crate) const MAX_STREAMS: usize = 64;
 /// folder on the way down.
 pub(crate) const MAX_PRUNES: usize = 16;
 
+/// The limit on files of a batch that have further names in it: the receiver knows them by device
+/// and inode.
+pub(crate) const MAX_TWINS: usize = 1 << 20;
+
 /// The limit on answers under way: two for each open entry, and the final one.
 ///
 /// The sender counts an entry as open until it has *read* the settling answer, so a receiver that

@@ -6,6 +6,7 @@ use crate::{
     keep::Allows,
     meta::{FOLDER_BITS, Modified},
     observe::Observer,
+    proto::Syncs,
     reason::Reason,
 };
 use cap_std::fs::{Dir, Metadata, MetadataExt as _};
@@ -27,11 +28,8 @@ use std::{
     fs::{File, Permissions},
     io,
     os::unix::fs::{MetadataExt, PermissionsExt},
-    sync::{
-        Arc, LazyLock, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    time::{Duration, Instant},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 /// The calls that a file system may refuse.
@@ -72,8 +70,8 @@ pub(crate) struct Guarantees {
     /// What the operator lets a sender set.
     allows: Allows,
     observer: Arc<dyn Observer>,
-    /// Whether a file system was too slow to be put on disk as a whole: others write much there.
-    is_slow: AtomicBool,
+    /// The costs of putting files on disk.
+    syncs: Mutex<Syncs>,
     lacking: Mutex<Vec<LackingGuarantee>>,
 }
 
@@ -122,8 +120,8 @@ impl fmt::Display for Access {
 
 impl Guarantees {
     pub(crate) fn new(calls: Calls, is_strict: bool, observer: Arc<dyn Observer>) -> Self {
-        let (allows, is_slow) = (Allows::default(), AtomicBool::new(false));
-        Self { calls, is_strict, allows, observer, is_slow, lacking: Mutex::default() }
+        let (syncs, lacking) = (Mutex::default(), Mutex::default());
+        Self { calls, is_strict, allows: Allows::default(), observer, syncs, lacking }
     }
 
     /// As these, with other properties that a sender may set.
@@ -198,19 +196,26 @@ impl Guarantees {
         let count = is_of_root.iter().filter(|is_of_root| **is_of_root).count();
         let mut are_done = false;
         if let Some(root) = root
-            && count >= MIN_TOGETHER
-            && !self.is_slow.load(Relaxed)
+            && self.syncs().are_together(count)
         {
             let began = Instant::now();
             // Where it fails, each file's own call tells whether that concerns it.
             are_done = (self.calls.sync_all)(root).is_ok();
-            self.is_slow.fetch_or(!are_done || began.elapsed() > SLOW, Relaxed);
+            match are_done {
+                true => self.syncs().took_together(began.elapsed()),
+                false => self.syncs().refuse_together(),
+            }
         }
+        let began = Instant::now();
         let done = |(file, is_of_root): (&&File, bool)| match are_done && is_of_root {
             true => Ok(()),
             false => self.sync(file, doing),
         };
-        files.iter().zip(is_of_root).map(done).collect()
+        let done: Vec<_> = files.iter().zip(is_of_root).map(done).collect();
+        if !are_done {
+            self.syncs().took_alone(files.len(), began.elapsed());
+        }
+        done
     }
 
     /// Gives a file or folder its mode, and reads the mode back.
@@ -279,6 +284,10 @@ impl Guarantees {
         }
     }
 
+    fn syncs(&self) -> MutexGuard<'_, Syncs> {
+        self.syncs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn refused(&self) -> MutexGuard<'_, Vec<LackingGuarantee>> {
         self.lacking.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -336,13 +345,6 @@ fn set_record_lock(file: &File, kind: libc::c_int) -> io::Result<()> {
     fcntl(file, FcntlArg::F_OFD_SETLK(&all))?;
     Ok(())
 }
-
-/// The receiver puts so many files on disk together, and the bytes of other programs with them;
-/// fewer files it puts there one by one.
-const MIN_TOGETHER: usize = 16;
-/// Longer than a file system takes to be put on disk if nobody else writes much there: a batch of
-/// small files takes tens of milliseconds.
-const SLOW: Duration = Duration::from_millis(250);
 
 /// The failure of a file that another receiver writes.
 pub(crate) const BUSY: &str = "receiver: another transfer is writing this file";

@@ -1,16 +1,19 @@
 //! The steps that each peer may take next. No I/O.
 //!
 //! [`Outbound`] is the sender's view of the open entries, [`Inbound`] the receiver's, [`Pace`] the
-//! rate of the data. The drivers pass messages in, and carry out the allowed steps; any other
-//! message of a peer is a [`Violation`](crate::Violation).
+//! rate of the data, [`Syncs`] the choice between the calls that put files on disk. The drivers
+//! pass messages in, and carry out the allowed steps; any other message of a peer is a
+//! [`Violation`](crate::Violation).
 
 mod inbound;
 mod outbound;
 mod pace;
+mod syncs;
 
 pub(crate) use inbound::{Fate, Inbound};
 pub(crate) use outbound::{Kind, Outbound};
 pub(crate) use pace::Pace;
+pub(crate) use syncs::Syncs;
 
 /// The limit on open entries: offered by the sender and not yet settled by the receiver.
 pub(crate) const WINDOW: usize = 128;

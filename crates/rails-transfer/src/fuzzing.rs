@@ -4,7 +4,7 @@
 use crate::{
     Digest, RelPath, Totals, codec,
     frame::{KIND_BLOCK, KIND_MESSAGE, MAGIC, MAX_CONTROL, Role, Terms, VERSION, header},
-    hash::BlockDigest,
+    hash::block_digest,
     message::{Compare, FromReceiver, FromSender, Held, Offer, Settled},
     meta::Meta,
 };
@@ -66,7 +66,7 @@ pub fn seeds() -> (Vec<u8>, Vec<u8>) {
     let from_receiver = [
         FromReceiver::Held { id: 0, held: Held::default() },
         FromReceiver::Settled { id: 0, outcome: Settled::Stored { digest } },
-        FromReceiver::Blocks { id: 0, digests: vec![BlockDigest::of(0, b"abc")] },
+        FromReceiver::Blocks { id: 0, digests: vec![block_digest(0, b"abc")] },
         FromReceiver::Here { mark: digest },
         FromReceiver::Bye,
     ];

@@ -2,7 +2,6 @@
 
 use crate::{
     guarantee::LackingGuarantee,
-    hash::BlockDigest,
     meta::Meta,
     path::{LinkTarget, Name, RelPath},
     reason::Reason,
@@ -13,6 +12,11 @@ use std::fmt;
 /// A file's BLAKE3.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Digest([u8; 32]);
+
+/// The digest of a block at its place in a file: the chaining value of its subtree in the file's
+/// BLAKE3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BlockDigest([u8; 32]);
 
 /// The contents of a batch, counted before the first byte is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -216,6 +220,12 @@ impl Digest {
     }
 }
 
+impl From<[u8; 32]> for BlockDigest {
+    fn from(chaining_value: [u8; 32]) -> Self {
+        Self(chaining_value)
+    }
+}
+
 impl From<blake3::Hash> for Digest {
     fn from(hash: blake3::Hash) -> Self {
         Self(hash.into())
@@ -313,7 +323,7 @@ mod tests {
         let failed = Settled::Failed { reason: Reason::new("x".repeat(5000)) };
         let settled = FromReceiver::Settled { id: u64::MAX, outcome: failed };
         assert!(encode(&settled, Vec::new()).len() <= crate::frame::MAX_CONTROL);
-        let blocks = vec![BlockDigest::of(0, b"x"); MAX_DIGESTS];
+        let blocks = vec![BlockDigest([0xff; 32]); MAX_DIGESTS];
         let part = Some(Prefix { len: u64::MAX, digest: blake3::hash(b"x").into() });
         let held = Held { there: Some(There { len: u64::MAX, blocks }), part };
         let held = FromReceiver::Held { id: u64::MAX, held };

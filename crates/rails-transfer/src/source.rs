@@ -4,10 +4,10 @@ mod theirs;
 
 use crate::{
     frame::{Block, MAX_RUN},
-    hash::{BLOCK, BlockDigest, FileHasher},
+    hash::{BLOCK, FileHasher},
     holes::next_data,
     keep::Keeps,
-    message::{Digest, Held},
+    message::{BlockDigest, Digest, Held},
     meta::Meta,
     path::RelPath,
     plan::Place,

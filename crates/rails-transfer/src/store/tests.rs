@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     calls::Calls,
     guarantee::{Guarantee, LackingGuarantee},
-    hash::BlockDigest,
+    hash::block_digest,
     keep::Xattrs,
     message::There,
     meta::{Extras, Modified},
@@ -63,7 +63,7 @@ fn store_some(into: &TempDir, calls: Calls, strict: bool) -> Result<Vec<Guarante
         assert_eq!(fs::read(into.path().join(name)).unwrap(), bytes);
     }
     let (kept, held) = look(&store, "d/b", 1)?;
-    assert_eq!(held.there, Some(There { len: 1, blocks: vec![BlockDigest::of(0, b"b")] }));
+    assert_eq!(held.there, Some(There { len: 1, blocks: vec![block_digest(0, b"b")] }));
     store.keep(kept, &meta(0o600))?;
     store.seal_folder(&path("d"), &meta(0o750))?;
     store.sync()?;

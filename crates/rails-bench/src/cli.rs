@@ -7,11 +7,12 @@ use crate::{
     },
     config::ConfigArgs,
     exit::Exit,
-    logs,
+    logs, peers,
     stop::Stopped,
 };
 use anyhow::Result;
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::{env, ffi::OsString};
 
 /// Shows a machine as rails see it, plans rails on it, and moves files over them.
 ///
@@ -59,6 +60,17 @@ enum Command {
 }
 
 impl Cli {
+    /// The command line of this process. A wrong one ends the process with a message.
+    ///
+    /// # Errors
+    /// The peer that the command line names cannot be taken from the configuration files.
+    pub fn of_this_process() -> Result<Self> {
+        let args: Vec<OsString> = env::args_os().collect();
+        let (mut command, args) = peers::named(Self::command(), args)?;
+        let matches = command.try_get_matches_from_mut(args);
+        Ok(matches.and_then(|matches| Self::from_arg_matches(&matches)).unwrap_or_else(|error| error.exit()))
+    }
+
     /// Sends warnings, and with `-v` more, to stderr.
     pub fn log_to_stderr(&self) {
         logs::to_stderr(self.verbose, self.color);

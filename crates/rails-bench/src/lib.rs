@@ -40,6 +40,8 @@ mod journal;
 mod lab;
 #[cfg(feature = "cli")]
 mod measure;
+#[cfg(feature = "cli")]
+mod peers;
 #[cfg(test)]
 mod published;
 #[cfg(feature = "cli")]

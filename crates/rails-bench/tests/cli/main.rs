@@ -20,6 +20,7 @@ mod machine;
 mod measure;
 mod package_files;
 mod pairing;
+mod peers;
 
 mod refusals;
 mod retried;

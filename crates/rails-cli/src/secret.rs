@@ -17,9 +17,7 @@ use std::{
 /// The credentials of peers. The environment variable RAILS_SECRET is the third way; it is no flag,
 /// so that no secret stands in a list of processes.
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    next_help_heading = "Who may join (one of these, or else the secret in the environment variable RAILS_SECRET)"
-)]
+#[command(next_help_heading = "Who may join (one of these, or else the secret in the variable RAILS_SECRET)")]
 pub struct JoinArgs {
     /// File with the secret that both ends share, at least 16 bytes; a newline at its end does not
     /// count

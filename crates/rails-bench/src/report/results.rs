@@ -51,7 +51,7 @@ pub(crate) fn compared(summary: &SendSummary) -> Result<()> {
             _ => {}
         }
     }
-    print::result(format!(
+    print::text(format!(
         "would send {wanted} files ({}), make {} folders and links, and remove {} entries\n\
          files: {wanted} to send, {updated} to update, {} unchanged, {} left out, {} failed\n\
          a dry run: nothing was changed\n",
@@ -83,7 +83,7 @@ fn removed(entries: u64) -> String {
 pub(crate) fn received(batch: &Batch<ReceiveSummary>, summary: &ReceiveSummary, details: bool) -> Result<()> {
     if summary.is_dry_run {
         let (wanted, unchanged) = (summary.would_store, summary.already_there);
-        return print::result(format!(
+        return print::text(format!(
             "files: {wanted} to store, {unchanged} unchanged, {} failed\na dry run: nothing was changed\n",
             summary.failed
         ));
@@ -174,5 +174,5 @@ fn print_parts(head: &str, parts: &[Part<'_>], details: bool) -> Result<()> {
     if details {
         text += &format!("\n{}", verdicts(parts));
     }
-    print::result(text)
+    print::text(text)
 }

@@ -33,3 +33,4 @@ mod tls;
 mod transfers;
 mod util;
 mod watch;
+mod widths;

@@ -36,7 +36,8 @@ use tokio::time::sleep;
 /// Send files and folders to a `recv`, over as many lanes as there are addresses or rails
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-ADDR is IP[:PORT], [IPv6]:PORT or NAME[:PORT]; the default port is 7575. All addresses of a name are called.
+ADDR is IP[:PORT], [IPv6]:PORT or NAME[:PORT]; the default port is 7575. All addresses of a name are called. PEER: alone, \
+also as the last FILE, is a peer of ~/.config/rails/config.toml or /etc/rails/config.toml (docs/configuration.md).
 
 There are as many lanes as rails or as addresses, whichever are more. Without --from there is one rail towards each \
 address, from where the routing table leads there. With one address and several rails the receiver is asked for its lanes, and \
@@ -46,6 +47,7 @@ Examples:
   rails-bench send data/ --to 10.0.1.9,10.0.2.9 --secret-file secret
   rails-bench send big.iso --to storage --from eth0,eth1@8-11 --secret-file secret
   rails-bench send big.iso --to storage --from auto --explain --secret-file secret
+  rails-bench send data/ storage:
 
 A copy keeps bytes, holes, names, symbolic links (as they are; one that is named is followed), times of modification, and \
 permissions (a folder's sticky bit among them). With options it keeps hard links (-H), owners (-o, -g) and with them \

@@ -55,7 +55,7 @@ pub(crate) fn compared(summary: &SendSummary) -> Result<()> {
             _ => {}
         }
     }
-    print::result(format!(
+    print::text(format!(
         "would send {wanted} files ({}), make {} folders and links, and remove {} entries\n\
          files: {wanted} to send, {updated} to update, {} unchanged, {} left out, {} failed{}\n\
          a dry run: nothing was changed\n",
@@ -122,7 +122,7 @@ fn not_kept(NotKept { hard_links, why_apart, set_id_bits, .. }: &NotKept) -> Str
 pub(crate) fn received(batch: &Batch<ReceiveSummary>, summary: &ReceiveSummary, details: bool) -> Result<()> {
     if summary.is_dry_run {
         let (wanted, unchanged) = (summary.would_store, summary.already_there);
-        return print::result(format!(
+        return print::text(format!(
             "files: {wanted} to store, {unchanged} unchanged, {} failed\na dry run: nothing was changed\n",
             summary.failed
         ));
@@ -217,5 +217,5 @@ fn print_parts(head: &str, parts: &[Part<'_>], details: bool) -> Result<()> {
     if details {
         text += &format!("\n{}", verdicts(parts));
     }
-    print::result(text)
+    print::text(text)
 }

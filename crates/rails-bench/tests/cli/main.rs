@@ -21,6 +21,7 @@ mod machine;
 mod measure;
 mod package_files;
 mod pairing;
+mod peers;
 
 mod refusals;
 mod retried;
@@ -33,3 +34,4 @@ mod tls;
 mod transfers;
 mod util;
 mod watch;
+mod widths;

@@ -19,16 +19,15 @@ pub(crate) struct Syncs {
 impl Syncs {
     /// Whether so many files are put on disk together.
     pub(crate) fn are_together(&self, files: usize) -> bool {
-        if self.is_refused || files < MIN_TOGETHER {
-            return false;
-        }
+        let are_many = files >= MIN_TOGETHER;
         match (self.together, self.alone) {
-            (None, _) => true,
-            (Some(together), None) => together <= SLOW,
+            _ if self.is_refused => false,
             (Some(together), Some(alone)) => {
                 let all = alone.saturating_mul(u32::try_from(files).unwrap_or(u32::MAX));
-                together <= all || self.since >= together.saturating_mul(RETRY_AFTER)
+                together <= all || are_many && self.since >= together.saturating_mul(RETRY_AFTER)
             }
+            (Some(together), None) => are_many && together <= SLOW,
+            (None, _) => are_many,
         }
     }
 
@@ -51,7 +50,7 @@ impl Syncs {
     }
 }
 
-/// For fewer files, a call for all of them saves little.
+/// For fewer files, a call for all of them is not tried to find its cost.
 const MIN_TOGETHER: usize = 16;
 /// A call for all files that takes longer is compared with calls for one.
 const SLOW: Duration = Duration::from_millis(250);
@@ -84,10 +83,13 @@ mod tests {
     const FILES: usize = 64;
 
     #[test]
-    fn few_files_go_alone_and_a_refusal_is_final() {
+    fn few_files_and_a_call_that_is_refused() {
         let mut syncs = Syncs::default();
         assert!(!syncs.are_together(MIN_TOGETHER - 1) && syncs.are_together(MIN_TOGETHER));
         syncs.took_alone(0, Duration::ZERO);
+        syncs.took_alone(1, Duration::from_millis(3));
+        syncs.took_together(Duration::from_millis(10));
+        assert!(!syncs.are_together(3) && syncs.are_together(4), "the costs are known");
         syncs.refuse_together();
         assert!(!syncs.are_together(1000));
     }

@@ -315,8 +315,9 @@ impl<'a, O: Output> Reading<'a, O> {
             if at < data.start {
                 self.output.check().map_err(Stop::Gone)?;
                 let len = (data.start.min(range.end) - at).min(MAX_RUN);
-                if let Bytes::Unread(hasher) = &mut bytes {
-                    hasher.update_zeros(len);
+                match &mut bytes {
+                    Bytes::Known(known) => *known = &known[usize::try_from(len).expect("a block is small")..],
+                    Bytes::Unread(hasher) => hasher.update_zeros(len),
                 }
                 self.emit(Event::Hole { len })?;
                 at += len;

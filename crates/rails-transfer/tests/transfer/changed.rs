@@ -164,6 +164,24 @@ fn holes_stay_holes_in_a_changed_file() {
 }
 
 #[test]
+fn holes_within_a_changed_block_arrive() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    let sparse = |folder: &Path, at: usize| {
+        let file = fs::File::create(folder.join("f")).unwrap();
+        file.set_len(4 * BLOCK as u64).unwrap();
+        file.write_all_at(&bytes(1, 4096), (BLOCK + at) as u64).unwrap();
+        file.write_all_at(&bytes(2, 4096), (2 * BLOCK - at) as u64).unwrap();
+        file.sync_all().unwrap();
+    };
+    sparse(from.path(), 64 << 10);
+    sparse(into.path(), 32 << 10);
+    let (sent, _) = transfer(&[from.path().join("f")], into.path(), 1 << 16);
+    let sent = sent.unwrap();
+    assert!(sent.is_complete(), "{:?}", sent.failures);
+    assert!(fs::read(from.path().join("f")).unwrap() == fs::read(into.path().join("f")).unwrap());
+}
+
+#[test]
 fn a_cut_leaves_the_old_file_and_a_part() {
     let old = bytes(1, 20 * BLOCK);
     let mut new = old.clone();

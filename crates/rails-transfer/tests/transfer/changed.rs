@@ -239,6 +239,31 @@ fn a_file_that_changes_at_the_receiver_is_named() {
     }
 }
 
+/// Each name that goes changes the times of the file, which the others still have.
+#[test]
+fn names_of_one_file_change_one_by_one() {
+    let old = bytes(1, WINDOW + 8 * BLOCK);
+    for opened in [0, 2] {
+        let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+        fs::write(into.path().join("0"), &old).unwrap();
+        for number in 0..4 {
+            let mut new = old.clone();
+            // The later a file is sent, the later it has the first bytes to copy.
+            new.iter_mut().take(number * WINDOW / 3 + 1).step_by(BLOCK).for_each(|byte| *byte ^= 1);
+            fs::write(from.path().join(number.to_string()), new).unwrap();
+            if number > 0 {
+                fs::hard_link(into.path().join("0"), into.path().join(number.to_string())).unwrap();
+            }
+        }
+        fs::File::open(into.path().join("0")).unwrap().set_modified(UNIX_EPOCH).unwrap();
+        let streams = Streams { opened, ..Streams::default() };
+        let (sent, _) = over(&streams, &[from.path().join(".")], into.path(), Arc::new(()));
+        let sent = sent.unwrap();
+        assert!(sent.is_complete() && sent.bytes_reused > 0, "{:?}", sent.failures);
+        assert!(harvest(into.path()) == harvest(from.path()));
+    }
+}
+
 #[test]
 fn dry_runs_compare_block_by_block() {
     let old = bytes(1, WINDOW + 2 * BLOCK);

@@ -45,7 +45,8 @@ impl Old {
         }
         let old = Self { dir: Arc::clone(dir), name: offer.path.name().to_owned(), stamp: Stamp::of(there), opens };
         let Some(file) = old.open()?.filter(|file| old.is_as_it_was(file)) else { return Ok(None) };
-        let blocks = old.hash(&file, 0, is_awaited).map_err(because("read the file that is there"))?;
+        // One that cannot be read, or is being written, can still be replaced.
+        let Ok(blocks) = old.hash(&file, 0, is_awaited) else { return Ok(None) };
         Ok(Some((Arc::new(old), There { len, blocks })))
     }
 

@@ -59,8 +59,8 @@
 //! - A file appears under its final name only whole: the sender computed its BLAKE3 as it read, the
 //!   receiver as it wrote, the two are equal, and the bytes are on disk.
 //! - A file that the receiver has already is not sent: one of the same size and time, which nobody
-//!   reads, or with [`Compare::Digests`] one of the same digest. Of one that has changed, the blocks
-//!   of 256 KiB are sent that differ at their place from those of the receiver's file.
+//!   reads, or with [`Compare::Digests`] one of the same digest. Of one that has changed, the
+//!   blocks of 256 KiB are sent that differ at their place from those of the receiver's file.
 //! - Nothing at the receiver is removed, but a file or link in whose place another comes, unless
 //!   both ends want that: [`SendOptions::delete`] and [`ReceiveOptions::allow_delete`].
 //! - With [`SendOptions::dry_run`] both ends compare as ever, and nothing changes at either.
@@ -100,8 +100,8 @@
 //! `path`, `meta`, `reason` and `message` are the vocabulary, `codec` its bytes, `frame` and `wire`
 //! the framing, `proto` the two state machines (no I/O), `plan`, `filter`, `list` and `source` the
 //! sender's files, `store` the receiver's, `hash` the digests of both, `holes` their holes, `stamp`
-//! the sign of a change, `calls` the system calls that may be refused, `streams` the further streams, `sender` and `receiver` the drivers,
-//! `thread` their threads.
+//! the sign of a change, `calls` the system calls that may be refused, `streams` the further
+//! streams, `sender` and `receiver` the drivers, `thread` their threads.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

@@ -60,7 +60,8 @@ pub(crate) enum FromSender {
     Prune { id: u64, path: Option<RelPath> },
     /// Answers `Found`: whether each of the entries goes.
     Choose { id: u64, goes: Vec<bool> },
-    /// The next bytes of the started file are whole blocks that the receiver's file has at this place.
+    /// The next bytes of the started file are whole blocks that the receiver's file has at this
+    /// place.
     Same { id: u64, len: u64 },
     /// Asks for the digests of the blocks of the receiver's file, from this one on.
     Ask { id: u64, block: u64 },

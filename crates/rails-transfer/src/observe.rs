@@ -36,8 +36,8 @@ pub trait Observer: Send + Sync {
         let _ = (path, bytes);
     }
 
-    /// `bytes` further bytes of a started file needed no sending: those of a hole, or those that the
-    /// receiver's file has. The default counts them as [`moved`](Self::moved).
+    /// `bytes` further bytes of a started file needed no sending: those of a hole, or those that
+    /// the receiver's file has. The default counts them as [`moved`](Self::moved).
     fn spared(&self, path: &RelPath, bytes: u64) {
         self.moved(path, bytes);
     }

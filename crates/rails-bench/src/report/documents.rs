@@ -91,8 +91,8 @@ impl Contents for Received<'_> {
 struct Work {
     /// The file bytes that went over the stream.
     bytes: u64,
-    /// The bytes of changed files that the receiver's own files have; of the last try, if there were
-    /// several.
+    /// The bytes of changed files that the receiver's own files have; of the last try, if there
+    /// were several.
     bytes_reused: u64,
     /// The time of the batch.
     seconds: f64,

@@ -254,8 +254,8 @@ impl Inbound {
         self.on_run(carrier, id, len).ok_or(Violation::Entry { what: "a hole", id })?
     }
 
-    /// `Same` came on a carrier, for whole blocks: the digest of a file of which the sender knows all
-    /// but a few bytes would tell it those.
+    /// `Same` came on a carrier, for whole blocks: the digest of a file of which the sender knows
+    /// all but a few bytes would tell it those.
     pub(crate) fn on_same(&mut self, carrier: usize, id: u64, len: u64) -> Result<Fate, Violation> {
         let (there, file) = (self.compared.get(&id), self.started.get(&carrier));
         let is_whole = there.zip(file).is_some_and(|(there, file)| there.has_blocks(file.reached, len));

@@ -56,8 +56,9 @@ impl Old {
         self.hash(&file, block, is_awaited).unwrap_or_default()
     }
 
-    /// Opens the file; `None` if its name has another one now, or its size has changed, or it may not be
-    /// read. Its times may have changed: a file of several names gets those of an entry that stays.
+    /// Opens the file; `None` if its name has another one now, or its size has changed, or it may
+    /// not be read. Its times may have changed: a file of several names gets those of an entry
+    /// that stays.
     pub(super) fn open(&self) -> Result<Option<File>, Reason> {
         let Some(file) = (self.opens)(&self.dir, &self.name)? else { return Ok(None) };
         let there = Stamp::of(&Metadata::from_file(&file).map_err(because("inspect the file that is there"))?);

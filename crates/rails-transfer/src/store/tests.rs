@@ -309,7 +309,8 @@ fn entries_that_cannot_be_removed_are_named() {
     );
 }
 
-/// A file that shrinks while it is read, or that the disk does not give back, can still be replaced.
+/// A file that shrinks while it is read, or that the disk does not give back, can still be
+/// replaced.
 #[test]
 fn a_file_that_cannot_be_read_is_compared_no_more() {
     let into = tempfile::tempdir().unwrap();

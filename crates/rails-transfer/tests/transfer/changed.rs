@@ -5,7 +5,7 @@ use proptest::{prelude::*, sample::Index};
 use rails_transfer::{Compare, How, SendOptions};
 use std::{
     fs,
-    os::unix::fs::{FileExt, MetadataExt},
+    os::unix::fs::{FileExt, MetadataExt, symlink},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, UNIX_EPOCH},
@@ -214,7 +214,18 @@ fn a_file_that_changes_at_the_receiver_is_named() {
     let mut new = old.clone();
     new[WINDOW / 2] ^= 1;
     type Change = fn(&Path);
-    let changes: [(&str, Change); 3] = [
+    let changes: [(&str, Change); 5] = [
+        ("a link now", |file| {
+            fs::rename(file, file.with_file_name("other")).unwrap();
+            symlink("other", file).unwrap();
+        }),
+        ("another of its size and time", |file| {
+            let (size, modified) = (2 * WINDOW as u64, fs::metadata(file).unwrap().modified().unwrap());
+            fs::rename(file, file.with_file_name("other")).unwrap();
+            let other = fs::File::create(file).unwrap();
+            other.set_len(size).unwrap();
+            other.set_modified(modified).unwrap();
+        }),
         ("emptied", |file| fs::write(file, "").unwrap()),
         ("removed", |file| fs::remove_file(file).unwrap()),
         ("written to", |file| fs::File::options().write(true).open(file).unwrap().write_all_at(b"x", 9).unwrap()),
@@ -236,6 +247,10 @@ fn a_file_that_changes_at_the_receiver_is_named() {
         assert_eq!(sent.failures.len(), 1, "{what}");
         let (sent, _) = over(&Streams::default(), &source, into.path(), Arc::new(()));
         assert!(sent.unwrap().is_complete(), "{what}");
+        if let Ok(other) = fs::read(into.path().join("other")) {
+            assert!(other == old, "{what}: the file that was there is as it was");
+            fs::remove_file(into.path().join("other")).unwrap();
+        }
         assert_arrived(into.path(), &new);
     }
 }

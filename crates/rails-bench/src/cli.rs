@@ -7,11 +7,13 @@ use crate::{
     },
     config::ConfigArgs,
     exit::Exit,
-    logs,
+    logs, peers, print,
     stop::Stopped,
+    width,
 };
 use anyhow::Result;
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
+use std::{env, ffi::OsString, process};
 
 /// Shows a machine as rails see it, plans rails on it, and moves files over them.
 ///
@@ -59,6 +61,29 @@ enum Command {
 }
 
 impl Cli {
+    /// The command line of this process. A wrong one ends the process with a message.
+    ///
+    /// # Errors
+    /// The peer that the command line names cannot be taken from the configuration files.
+    pub fn of_this_process() -> Result<Self> {
+        let args: Vec<OsString> = env::args_os().collect();
+        let width = width::width();
+        let command = match width {
+            Some(width) => Self::command().term_width(width.min(MAX_HELP_WIDTH)),
+            None => Self::command(),
+        };
+        let (mut command, args) = peers::named(command, args)?;
+        let matches = command.try_get_matches_from_mut(args);
+        matches.and_then(|matches| Self::from_arg_matches(&matches)).map_err(|error| {
+            // Usages are lines that clap does not break.
+            if width.is_some_and(|width| width < MAX_HELP_WIDTH) && error.kind() == ErrorKind::DisplayHelp {
+                let _ = print::text(error.render());
+                process::exit(0);
+            }
+            error.exit()
+        })
+    }
+
     /// Sends warnings, and with `-v` more, to stderr.
     pub fn log_to_stderr(&self) {
         logs::to_stderr(self.verbose, self.color);
@@ -99,6 +124,9 @@ impl Cli {
         })
     }
 }
+
+/// Help is no wider, as clap has it where nothing else is said.
+const MAX_HELP_WIDTH: usize = 100;
 
 const AFTER_HELP: &str = "\
 First steps:

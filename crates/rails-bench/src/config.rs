@@ -23,7 +23,8 @@ pub(crate) struct ConfigArgs {
     /// more than once
     #[cfg_attr(feature = "cli", arg(long, global = true, value_name = "FILE", display_order = 101))]
     config: Vec<PathBuf>,
-    /// Do not look for /etc/rails/topology.toml and the user's rails/topology.toml
+    /// Do not look for topology.toml and config.toml in /etc/rails, and in the user's folder of
+    /// that name
     #[cfg_attr(feature = "cli", arg(long, global = true, display_order = 102))]
     no_config: bool,
 }

@@ -40,6 +40,8 @@ mod journal;
 mod lab;
 #[cfg(feature = "cli")]
 mod measure;
+#[cfg(feature = "cli")]
+mod peers;
 #[cfg(test)]
 mod published;
 #[cfg(feature = "cli")]
@@ -51,7 +53,7 @@ mod service;
 pub use cli::Cli;
 pub use demo::demo;
 pub use rails_cli::exit::{Exit, Signal, explain};
-use rails_cli::{bar, exit, print, stop, thread};
+use rails_cli::{bar, exit, print, stop, table, thread};
 // The parts that other programs share stand beside those of this one.
 #[cfg(feature = "cli")]
-use rails_cli::{duration, logs, output_file, rate, secret, size, tls};
+use rails_cli::{duration, logs, output_file, rate, secret, size, tls, width};

@@ -10,7 +10,7 @@ fn main() -> ExitCode {
 
 #[cfg(feature = "cli")]
 fn run() -> Result<Exit> {
-    let cli = <rails_bench::Cli as clap::Parser>::parse();
+    let cli = rails_bench::Cli::of_this_process()?;
     cli.log_to_stderr();
     cli.run()
 }

@@ -15,7 +15,9 @@ pub mod bar;
 pub mod exit;
 pub mod print;
 pub mod stop;
+pub mod table;
 pub mod thread;
+pub mod width;
 
 #[cfg(feature = "flags")]
 pub mod draft;

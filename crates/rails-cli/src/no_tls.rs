@@ -10,7 +10,7 @@ pub trait TlsArgs: clap::Args {
     ///
     /// # Errors
     /// None.
-    fn security(&self, _: Option<&str>) -> Result<Option<(&'static str, Security)>> {
+    fn security(&self, _: Option<&str>) -> Result<Option<Security>> {
         Ok(None)
     }
 

@@ -1,9 +1,9 @@
 //! Writing to the terminal: results to stdout, everything else to stderr, with progress bars out of
 //! the way.
 
-use crate::bar;
+use crate::{bar, table::Table, width};
 use anyhow::{Context, Result};
-use comfy_table::{CellAlignment, Row, Table, presets::UTF8_HORIZONTAL_ONLY};
+use comfy_table::Row;
 use rails_net::Repeated;
 use std::{
     env, fmt,
@@ -12,7 +12,16 @@ use std::{
     time::Instant,
 };
 
-/// Writes a result to stdout.
+/// Writes a text for people to stdout, as wide as their terminal.
+///
+/// # Errors
+/// As [`result`].
+pub fn text(text: impl fmt::Display) -> Result<()> {
+    let text = text.to_string();
+    result(width::width().map(|width| width::fitted(&text, width)).unwrap_or(text))
+}
+
+/// Writes a result to stdout, as it is.
 ///
 /// # Errors
 /// The operating system's error. A reader that is gone (`rails-bench topo | head -1`) is no error.
@@ -64,9 +73,5 @@ pub fn program() -> String {
 
 /// A table whose first `names` columns name a case, and whose others have figures.
 pub fn table(names: usize, header: impl Into<Row>) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
-    table.set_header(header);
-    table.column_iter_mut().skip(names).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+    Table::of_figures(names, header)
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     exit::{Help, Helped},
-    print::{self, program},
+    print,
 };
 use anyhow::{Context, Result};
 use rails_multirail::{Mode, Secret, Security};
@@ -17,9 +17,7 @@ use std::{
 /// The credentials of peers. The environment variable RAILS_SECRET is the third way; it is no flag,
 /// so that no secret stands in a list of processes.
 #[derive(Debug, Clone, clap::Args)]
-#[command(
-    next_help_heading = "Who may join (one of these, or the secret itself in the environment variable RAILS_SECRET)"
-)]
+#[command(next_help_heading = "Who may join (one of these, or else the secret in the variable RAILS_SECRET)")]
 pub struct JoinArgs {
     /// File with the secret that both ends share, at least 16 bytes; a newline at its end does not
     /// count
@@ -36,26 +34,22 @@ pub struct JoinArgs {
 }
 
 impl JoinArgs {
-    /// The security of streams, and the flag that chose it; `tls` is the choice of TLS's flags.
-    /// Warns on stderr of unsafe choices.
+    /// The security of streams: by a flag, or else by the variable. `tls` is the choice of TLS's
+    /// flags. Warns on stderr of unsafe choices.
     ///
     /// # Errors
-    /// None is stated, or two are, or the secret cannot be used.
-    pub fn security(&self, tls: Option<(&'static str, Security)>) -> Result<Security> {
-        match (tls, env::var_os(VARIABLE)) {
-            (Some((_, tls)), None) => Ok(tls),
-            (Some((flag, _)), Some(_)) => Err(Helped::usage(
-                format_args!("two answers to who may join: {VARIABLE} is set, and {flag} is given"),
-                leave_one_out(),
-            )),
-            (None, _) => match self.secret()? {
-                Some(secret) if self.no_encryption => Ok(Security::psk(secret)),
-                Some(secret) => encrypted(secret, "--no-encryption"),
-                None => {
-                    print::note("warning: --insecure: anyone who reaches the port can join");
-                    Ok(Security::insecure())
-                }
-            },
+    /// None is stated, or the secret cannot be used.
+    pub fn security(&self, tls: Option<Security>) -> Result<Security> {
+        if let Some(tls) = tls {
+            return Ok(tls);
+        }
+        match self.secret()? {
+            Some(secret) if self.no_encryption => Ok(Security::psk(secret)),
+            Some(secret) => encrypted(secret, "--no-encryption"),
+            None => {
+                print::note("warning: --insecure: anyone who reaches the port can join");
+                Ok(Security::insecure())
+            }
         }
     }
 
@@ -64,18 +58,18 @@ impl JoinArgs {
     ///
     /// # Errors
     /// As [`security`](Self::security).
-    pub fn stated(&self, tls: Option<(&'static str, Security)>) -> Result<Option<Security>> {
-        let is_silent = tls.is_none() && env::var_os(VARIABLE).is_none() && self.secret_file.is_none();
+    pub fn stated(&self, tls: Option<Security>) -> Result<Option<Security>> {
+        let is_silent = tls.is_none() && !is_in_environment() && self.secret_file.is_none();
         if is_silent && !self.insecure && !self.no_encryption { Ok(None) } else { self.security(tls).map(Some) }
     }
 
-    /// The secret that both ends share; `None` if there is none.
+    /// The secret that both ends share; `None` if there is to be none.
     fn secret(&self) -> Result<Option<Secret>> {
-        match (&self.secret_file, env::var_os(VARIABLE), self.insecure) {
-            (Some(path), None, false) => of_file("--secret-file", path).map(Some),
-            (None, Some(secret), false) => pre_shared(secret.into_vec(), VARIABLE, MAKE_ONE).map(Some),
-            (None, None, true) => Ok(None),
-            (None, None, false) => Err(Helped::usage(
+        match (&self.secret_file, self.insecure, env::var_os(VARIABLE)) {
+            (Some(path), _, _) => of_file("--secret-file", path).map(Some),
+            (None, true, _) => Ok(None),
+            (None, false, Some(secret)) => pre_shared(secret.into_vec(), VARIABLE, MAKE_ONE).map(Some),
+            (None, false, None) => Err(Helped::usage(
                 if self.no_encryption {
                     format!("--no-encryption goes with a secret: give --secret-file PATH, or set {VARIABLE}")
                 } else {
@@ -84,14 +78,13 @@ impl JoinArgs {
                 },
                 MAKE_ONE,
             )),
-            _ => Err(Helped::usage(
-                format_args!(
-                    "two answers to who may join: {VARIABLE} is set, and --secret-file or --insecure is given"
-                ),
-                leave_one_out(),
-            )),
         }
     }
+}
+
+/// Whether the environment has a secret, which counts where no flag says who may join.
+pub fn is_in_environment() -> bool {
+    env::var_os(VARIABLE).is_some()
 }
 
 /// Security by a secret of which keys are made; `instead` is the way to go without them.
@@ -114,7 +107,7 @@ pub fn encrypted(_: Secret, instead: &str) -> Result<Security> {
         format!(
             "build {} with its feature `encryption`; or give {instead} at both ends: then anyone on the path reads the \
              bytes, and can alter them",
-            program()
+            print::program()
         ),
     ))
 }
@@ -186,11 +179,6 @@ fn pre_shared(mut secret: Vec<u8>, from: &str, remedy: &'static str) -> Result<S
         secret.pop_if(|byte| *byte == b'\r');
     }
     Secret::pre_shared(&secret).map_err(|error| Helped::usage(format_args!("{from}: {error}"), remedy))
-}
-
-/// The remedy for two answers.
-fn leave_one_out() -> String {
-    format!("leave one out; `env -u {VARIABLE} {} ...` runs without the variable", program())
 }
 
 /// The remedy for a secret that is missing or too short.

@@ -16,12 +16,12 @@ use std::{
 
 /// One end's flags of TLS.
 pub trait TlsArgs: clap::Args {
-    /// TLS, if it is requested, and the flag that requested it. `called` is the host that the end
-    /// that connects calls, if it calls one.
+    /// TLS, if it is requested. `called` is the host that the end that connects calls, if it calls
+    /// one.
     ///
     /// # Errors
     /// A file cannot be read, or is not what the flag takes.
-    fn security(&self, called: Option<&str>) -> Result<Option<(&'static str, Security)>>;
+    fn security(&self, called: Option<&str>) -> Result<Option<Security>>;
 
     /// Reads the files again for the handshakes to come, at an end that listens with TLS. Files of
     /// no use change nothing but for a warning on stderr.
@@ -78,7 +78,7 @@ pub struct ClientTls {
 }
 
 impl TlsArgs for ServerTls {
-    fn security(&self, _: Option<&str>) -> Result<Option<(&'static str, Security)>> {
+    fn security(&self, _: Option<&str>) -> Result<Option<Security>> {
         if self.server.get().is_none() {
             let Some((server, pin)) = self.read()? else { return Ok(None) };
             if let Some(pin) = pin {
@@ -90,7 +90,7 @@ impl TlsArgs for ServerTls {
             // One thread reads the flags, so that no other has set the server meanwhile.
             let _ = self.server.set(server);
         }
-        Ok(self.server.get().map(|server| ("--tls-cert", Security::tls_server(server.clone()))))
+        Ok(self.server.get().map(|server| Security::tls_server(server.clone())))
     }
 
     fn renewal(&self) -> Option<Renewal> {
@@ -129,8 +129,8 @@ impl ServerTls {
 }
 
 impl TlsArgs for ClientTls {
-    fn security(&self, called: Option<&str>) -> Result<Option<(&'static str, Security)>> {
-        let (flag, client) = match (&self.tls_ca, &self.tls_name, self.tls_pin) {
+    fn security(&self, called: Option<&str>) -> Result<Option<Security>> {
+        let client = match (&self.tls_ca, &self.tls_name, self.tls_pin) {
             (Some(path), name, None) => {
                 let Some(name) = name.as_deref().or(called) else {
                     return Err(Helped::usage(
@@ -139,9 +139,9 @@ impl TlsArgs for ClientTls {
                     ));
                 };
                 let client = TlsClient::trusting(&read("--tls-ca", path)?, name);
-                ("--tls-ca", client.with_context(|| format!("--tls-ca {} --tls-name {name}", path.display()))?)
+                client.with_context(|| format!("--tls-ca {} --tls-name {name}", path.display()))?
             }
-            (None, None, Some(pin)) => ("--tls-pin", TlsClient::pinned(pin).context("--tls-pin")?),
+            (None, None, Some(pin)) => TlsClient::pinned(pin).context("--tls-pin")?,
             _ if self.tls_cert.is_some() => {
                 return Err(Helped::usage(
                     "--tls-cert says who this end is, and nothing whom it trusts",
@@ -156,7 +156,7 @@ impl TlsArgs for ClientTls {
                 .with_context(|| format!("--tls-cert {}", certificate.display()))?,
             _ => client,
         };
-        Ok(Some((flag, Security::tls_client(client))))
+        Ok(Some(Security::tls_client(client)))
     }
 }
 

@@ -3,33 +3,33 @@
 
 use crate::{
     guarantee::{Guarantee, LackingGuarantee},
+    keep::Allows,
     meta::{FOLDER_BITS, Modified},
     observe::Observer,
+    proto::Syncs,
     reason::Reason,
 };
 use cap_std::fs::{Dir, Metadata, MetadataExt as _};
 use nix::{
     errno::Errno,
-    fcntl::{FcntlArg, fcntl},
+    fcntl::{AtFlags, FcntlArg, fcntl},
     sys::{
         stat::{UtimensatFlags, futimens, utimensat},
         statfs::{BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, F2FS_SUPER_MAGIC, XFS_SUPER_MAGIC, fstatfs},
         time::TimeSpec,
         utsname::uname,
     },
-    unistd::syncfs,
+    unistd::{Gid, Uid, fchown, fchownat, syncfs},
 };
+use rustix::fs::{XattrFlags, fsetxattr};
 use std::{
     ffi::OsStr,
     fmt,
     fs::{File, Permissions},
     io,
     os::unix::fs::{MetadataExt, PermissionsExt},
-    sync::{
-        Arc, LazyLock, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    time::{Duration, Instant},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 /// The calls that a file system may refuse.
@@ -45,6 +45,10 @@ pub(crate) struct Calls {
     pub(crate) set_mode: fn(&File, u32) -> io::Result<()>,
     pub(crate) set_modified: fn(&File, Modified) -> io::Result<()>,
     pub(crate) set_link_modified: fn(&Dir, &OsStr, Modified) -> io::Result<()>,
+    /// Sets a user, a group, or both.
+    pub(crate) set_owner: fn(&File, Option<u32>, Option<u32>) -> io::Result<()>,
+    pub(crate) set_link_owner: fn(&Dir, &OsStr, Option<u32>, Option<u32>) -> io::Result<()>,
+    pub(crate) set_attribute: fn(&File, &[u8], &[u8]) -> io::Result<()>,
     pub(crate) access: fn(&File) -> io::Result<Access>,
 }
 
@@ -63,9 +67,11 @@ pub(crate) struct Guarantees {
     calls: Calls,
     /// Whether a refused guarantee is a failure.
     is_strict: bool,
+    /// What the operator lets a sender set.
+    allows: Allows,
     observer: Arc<dyn Observer>,
-    /// Whether a file system was too slow to be put on disk as a whole: others write much there.
-    is_slow: AtomicBool,
+    /// The costs of putting files on disk.
+    syncs: Mutex<Syncs>,
     lacking: Mutex<Vec<LackingGuarantee>>,
 }
 
@@ -83,6 +89,12 @@ impl Calls {
             let itself = UtimensatFlags::NoFollowSymlink;
             Ok(utimensat(dir, name, &TimeSpec::UTIME_OMIT, &time_spec(modified), itself)?)
         },
+        set_owner: |file, user, group| Ok(fchown(file, user.map(Uid::from_raw), group.map(Gid::from_raw))?),
+        set_link_owner: |dir, name, user, group| {
+            let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));
+            Ok(fchownat(dir, name, user, group, AtFlags::AT_SYMLINK_NOFOLLOW)?)
+        },
+        set_attribute: |file, name, value| Ok(fsetxattr(file, name, value, XattrFlags::empty())?),
         access: |file| Ok(Access::of(&Metadata::from_file(file)?)),
     };
 }
@@ -108,7 +120,21 @@ impl fmt::Display for Access {
 
 impl Guarantees {
     pub(crate) fn new(calls: Calls, is_strict: bool, observer: Arc<dyn Observer>) -> Self {
-        Self { calls, is_strict, observer, is_slow: AtomicBool::new(false), lacking: Mutex::default() }
+        let (syncs, lacking) = (Mutex::default(), Mutex::default());
+        Self { calls, is_strict, allows: Allows::default(), observer, syncs, lacking }
+    }
+
+    /// As these, with other properties that a sender may set.
+    pub(crate) fn allowing(self, allows: Allows) -> Self {
+        Self { allows, ..self }
+    }
+
+    pub(crate) fn allows(&self) -> Allows {
+        self.allows
+    }
+
+    pub(crate) fn calls(&self) -> &Calls {
+        &self.calls
     }
 
     /// The guarantees that were refused so far, each once.
@@ -170,19 +196,26 @@ impl Guarantees {
         let count = is_of_root.iter().filter(|is_of_root| **is_of_root).count();
         let mut are_done = false;
         if let Some(root) = root
-            && count >= MIN_TOGETHER
-            && !self.is_slow.load(Relaxed)
+            && self.syncs().are_together(count)
         {
             let began = Instant::now();
             // Where it fails, each file's own call tells whether that concerns it.
             are_done = (self.calls.sync_all)(root).is_ok();
-            self.is_slow.fetch_or(!are_done || began.elapsed() > SLOW, Relaxed);
+            match are_done {
+                true => self.syncs().took_together(began.elapsed()),
+                false => self.syncs().refuse_together(),
+            }
         }
+        let began = Instant::now();
         let done = |(file, is_of_root): (&&File, bool)| match are_done && is_of_root {
             true => Ok(()),
             false => self.sync(file, doing),
         };
-        files.iter().zip(is_of_root).map(done).collect()
+        let done: Vec<_> = files.iter().zip(is_of_root).map(done).collect();
+        if !are_done {
+            self.syncs().took_alone(files.len(), began.elapsed());
+        }
+        done
     }
 
     /// Gives a file or folder its mode, and reads the mode back.
@@ -191,7 +224,11 @@ impl Guarantees {
         if set.as_ref().is_err_and(|error| !refuses(error)) {
             return set.map_err(because(doing));
         }
-        let there = self.access(file)?.mode & FOLDER_BITS;
+        if set.is_err() && mode & !FOLDER_BITS != 0 {
+            // A filter may refuse set-id bits alone (systemd's `RestrictSUIDSGID=`).
+            let _ = (self.calls.set_mode)(file, mode & FOLDER_BITS);
+        }
+        let there = self.access(file)?.mode & (FOLDER_BITS | mode);
         if there == mode {
             return Ok(());
         }
@@ -229,17 +266,26 @@ impl Guarantees {
 
     /// Continues without a guarantee if the error means that the call is unavailable, and if that
     /// is allowed.
-    fn without(&self, guarantee: Guarantee, doing: &'static str, error: io::Error) -> Result<(), Reason> {
+    pub(crate) fn without(&self, guarantee: Guarantee, doing: &'static str, error: io::Error) -> Result<(), Reason> {
         if self.is_strict || !refuses(&error) {
             return Err(because(doing)(error));
         }
+        self.tell(guarantee, Reason::new(format_args!("cannot {doing}: {error}")));
+        Ok(())
+    }
+
+    /// Notes that a guarantee is lacking, and tells the observer the first time.
+    pub(crate) fn tell(&self, guarantee: Guarantee, cause: Reason) {
         let mut refused = self.refused();
         if refused.iter().all(|lacking| lacking.guarantee != guarantee) {
-            let lacking = LackingGuarantee { guarantee, cause: Reason::new(format_args!("cannot {doing}: {error}")) };
+            let lacking = LackingGuarantee { guarantee, cause };
             self.observer.lacking(&lacking);
             refused.push(lacking);
         }
-        Ok(())
+    }
+
+    fn syncs(&self) -> MutexGuard<'_, Syncs> {
+        self.syncs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn refused(&self) -> MutexGuard<'_, Vec<LackingGuarantee>> {
@@ -299,13 +345,6 @@ fn set_record_lock(file: &File, kind: libc::c_int) -> io::Result<()> {
     fcntl(file, FcntlArg::F_OFD_SETLK(&all))?;
     Ok(())
 }
-
-/// The receiver puts so many files on disk together, and the bytes of other programs with them;
-/// fewer files it puts there one by one.
-const MIN_TOGETHER: usize = 16;
-/// Longer than a file system takes to be put on disk if nobody else writes much there: a batch of
-/// small files takes tens of milliseconds.
-const SLOW: Duration = Duration::from_millis(250);
 
 /// The failure of a file that another receiver writes.
 pub(crate) const BUSY: &str = "receiver: another transfer is writing this file";

@@ -4,7 +4,7 @@
 use crate::{
     Digest, RelPath, Totals, codec,
     frame::{KIND_BLOCK, KIND_MESSAGE, MAGIC, MAX_CONTROL, Role, Terms, VERSION, header},
-    hash::BlockDigest,
+    hash::block_digest,
     message::{Compare, FromReceiver, FromSender, Held, Offer, Settled},
     meta::Meta,
 };
@@ -54,14 +54,19 @@ pub fn seeds() -> (Vec<u8>, Vec<u8>) {
     let and_last = [
         FromSender::Hole { id: 1, len: 1 },
         FromSender::Finish { id: 1, digest },
-        FromSender::Link { id: 2, path: path("d/l"), target: b"f".to_vec().try_into().expect("it is a target"), meta },
+        FromSender::Link {
+            id: 2,
+            path: path("d/l"),
+            target: b"f".to_vec().try_into().expect("it is a target"),
+            meta: meta.clone(),
+        },
         FromSender::Seal { id: 3, path: path("d"), meta },
         FromSender::Done,
     ];
     let from_receiver = [
         FromReceiver::Held { id: 0, held: Held::default() },
         FromReceiver::Settled { id: 0, outcome: Settled::Stored { digest } },
-        FromReceiver::Blocks { id: 0, digests: vec![BlockDigest::of(0, b"abc")] },
+        FromReceiver::Blocks { id: 0, digests: vec![block_digest(0, b"abc")] },
         FromReceiver::Here { mark: digest },
         FromReceiver::Bye,
     ];
@@ -104,6 +109,30 @@ pub fn deletion() -> Vec<u8> {
     ];
     let terms = Terms { is_dry_run: false, deletes: true };
     [greeting_of(Role::Sender, 0, terms), said.iter().flat_map(framed).collect()].concat()
+}
+
+/// All frames of a sender that keeps owners, attributes, access lists and hard links.
+pub fn properties() -> Vec<u8> {
+    let path = |name: &str| RelPath::parse(name).expect("it is a path");
+    let name = b"user.a";
+    let attributes = [&[6][..], name, &[1, b'x']].concat();
+    // Mode 04755, a user, a group, an attribute, an empty access list, and further names.
+    let record = [&[0, 2, 0xed, 0x13, 2, 1, 1, 3, 1, 2, 4, 9][..], &attributes, &[5, 3, 1, 0, 0, 6, 0]].concat();
+    let meta: Meta = record.try_into().expect("it is a record");
+    let said = [
+        FromSender::Totals(Totals { files: 1, folders: 1, bytes: 3 }),
+        FromSender::Folder { id: 0, path: path("d") },
+        FromSender::Offer { id: 1, offer: Offer { meta: meta.clone(), ..offer(path("f"), 3) } },
+        FromSender::Start { id: 1, offset: 0, meta: meta.clone() },
+    ];
+    let and_last = [
+        FromSender::Finish { id: 1, digest: Digest::from(blake3::hash(b"abc")) },
+        FromSender::HardLink { id: 2, path: path("d/g"), target: path("f") },
+        FromSender::Seal { id: 3, path: path("d"), meta },
+        FromSender::Done,
+    ];
+    let frames = |messages: &[FromSender]| messages.iter().flat_map(framed).collect::<Vec<u8>>();
+    [greeting(Role::Sender, 0), frames(&said), block(), frames(&and_last)].concat()
 }
 
 /// The first bytes of a peer without terms.

@@ -1,15 +1,17 @@
-//! The guarantees that a file system may refuse.
+//! The guarantees that a file system or the receiver's operator may refuse.
 
 use crate::reason::Reason;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A guarantee that the receiver's file system refused, and without which the batch continued.
+/// A guarantee that the receiver's file system or its operator refused, and without which the batch
+/// continued.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LackingGuarantee {
     /// The guarantee.
     pub guarantee: Guarantee,
-    /// The step that was refused first, and the system's error.
+    /// The step that was refused first, and the system's error; or the option of the receiver that
+    /// would allow it.
     pub cause: Reason,
 }
 
@@ -29,6 +31,14 @@ pub enum Guarantee {
     Sync,
     /// Files and folders have the sender's times of modification.
     Times,
+    /// Entries have the sender's owners, as it wants, and programs their set-id bits.
+    Owners,
+    /// Files and folders have the sender's extended attributes of `user.`, as it wants.
+    Xattrs,
+    /// Files and folders have the sender's extended attributes of `security.` and `trusted.`.
+    PrivilegedXattrs,
+    /// Files and folders have the sender's access lists, as it wants.
+    AccessLists,
 }
 
 impl fmt::Display for LackingGuarantee {
@@ -39,6 +49,10 @@ impl fmt::Display for LackingGuarantee {
             Guarantee::Mode => "this file system does not keep the sender's modes",
             Guarantee::Sync => "this file system cannot be told to write to disk: a crash may lose what arrived",
             Guarantee::Times => "this file system does not keep the sender's times",
+            Guarantee::Owners => "owners are not kept, nor are set-user-id and set-group-id bits",
+            Guarantee::Xattrs => "extended attributes are not kept",
+            Guarantee::PrivilegedXattrs => "extended attributes of security. and trusted. are not kept",
+            Guarantee::AccessLists => "access lists are not kept",
         };
         write!(f, "{words} ({})", self.cause)
     }

@@ -3,18 +3,13 @@
 //! BLAKE3 is a tree over 1 KiB of bytes at a leaf. A block is the subtree over 256 KiB, so that a
 //! file that is compared block by block is hashed once.
 
-use crate::message::Digest;
+use crate::message::{BlockDigest, Digest};
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
-use serde::{Deserialize, Serialize};
 
 /// The bytes of a block: large enough that work per block does not matter, small enough to stay in
 /// the second-level cache between the read, the hash and the write. Below the protocol's limit of 1
 /// MiB, and a power of two, as BLAKE3's subtrees are.
 pub(crate) const BLOCK: usize = 256 * 1024;
-
-/// The digest of a block at its place in a file: the chaining value of its subtree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct BlockDigest(ChainingValue);
 
 /// Hashes a file from its beginning on.
 #[derive(Debug, Clone, Default)]
@@ -30,11 +25,9 @@ pub(crate) struct FileHasher {
     filled: usize,
 }
 
-impl BlockDigest {
-    /// The digest of a file's block of that number.
-    pub(crate) fn of(number: u64, bytes: &[u8]) -> Self {
-        Self(block_hasher(number).update(bytes).finalize_non_root())
-    }
+/// The digest of a file's block of that number.
+pub(crate) fn block_digest(number: u64, bytes: &[u8]) -> BlockDigest {
+    block_hasher(number).update(bytes).finalize_non_root().into()
 }
 
 impl FileHasher {
@@ -62,7 +55,7 @@ impl FileHasher {
 
     /// The digest of the last block, which has at least a byte.
     pub(crate) fn block_digest(&self) -> BlockDigest {
-        BlockDigest(self.block.finalize_non_root())
+        self.block.finalize_non_root().into()
     }
 
     /// The digest of the bytes so far, as a file of their own.
@@ -135,10 +128,10 @@ mod tests {
         let bytes = bytes(2 * BLOCK + 5);
         for (number, block) in bytes.chunks(BLOCK).enumerate() {
             let upto = hashed(&[&bytes[..number * BLOCK + block.len()]]);
-            assert_eq!(upto.block_digest(), BlockDigest::of(number as u64, block));
-            assert_ne!(upto.block_digest(), BlockDigest::of(number as u64 + 1, block));
+            assert_eq!(upto.block_digest(), block_digest(number as u64, block));
+            assert_ne!(upto.block_digest(), block_digest(number as u64 + 1, block));
         }
-        assert_ne!(BlockDigest::of(u64::MAX, b"a"), BlockDigest::of(0, b"a"), "no number is too large");
+        assert_ne!(block_digest(u64::MAX, b"a"), block_digest(0, b"a"), "no number is too large");
     }
 
     proptest! {

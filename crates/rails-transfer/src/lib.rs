@@ -75,8 +75,10 @@
 //! - Both peers hear of a file's failure, and it does not stop the others. `Ok` therefore means
 //!   only that the protocol came to its end; ask [`SendSummary::is_complete`] and
 //!   [`ReceiveSummary::is_complete`].
-//! - A file system or a sandbox may refuse to lock, to set modes or times, or to write to disk on
-//!   demand. The copy then goes on, and names each missing [`Guarantee`] once
+//! - A sender sets no owner, set-id bit, access list or privileged attribute unless the receiver's
+//!   operator allows it, and links to nothing but files of its batch.
+//! - A file system or a sandbox may refuse to lock, to set modes, times or owners, or to write to
+//!   disk on demand. The copy then goes on, and names each missing [`Guarantee`] once
 //!   ([`ReceiveSummary::lacking`]); [`ReceiveOptions::strict`] fails the file instead.
 //! - Memory is bounded against any peer: a frame's length is checked before memory is taken for it,
 //!   at most 128 entries are open at a time, and no more streams than the receiver has threads for.
@@ -88,9 +90,12 @@
 //! folders that stay are not removed.
 //!
 //! A copy keeps symbolic links as they are, holes, the time of the last change, and the mode: nine
-//! bits, and a folder's sticky bit. Special files are left out. Times of access, owners,
-//! set-user-id and set-group-id bits, extended attributes, access lists and hard links (each name
-//! becomes a file of its own) are not kept. The streams, not this crate, encrypt and authenticate.
+//! bits, and a folder's sticky bit. On demand it keeps hard links ([`SendOptions::hard_links`]),
+//! users and groups with their set-id bits ([`SendOptions::owner`], [`SendOptions::group`]),
+//! extended attributes ([`SendOptions::xattrs`]) and access lists ([`SendOptions::acls`]), as far
+//! as the receiver's operator allows it ([`ReceiveOptions::allow_owners`],
+//! [`ReceiveOptions::allow_xattrs`]). Special files are left out. Times of access, and attributes
+//! of links and of SELinux, are not kept. The streams, not this crate, encrypt and authenticate.
 //! A file that grows past RLIMIT_FSIZE fails by its name in a process that handles or ignores
 //! SIGXFSZ; the kernel ends any other. Linux only.
 //!
@@ -99,9 +104,10 @@
 //! # Map
 //! `path`, `meta`, `reason` and `message` are the vocabulary, `codec` its bytes, `frame` and `wire`
 //! the framing, `proto` the two state machines (no I/O), `plan`, `filter`, `list` and `source` the
-//! sender's files, `store` the receiver's, `hash` the digests of both, `holes` their holes, `stamp`
-//! the sign of a change, `calls` the system calls that may be refused, `streams` the further
-//! streams, `sender` and `receiver` the drivers, `thread` their threads.
+//! sender's files, `store` the receiver's, `hash` the digests of both, `holes` their holes, `keep`
+//! the properties that are kept on demand, `stamp` the sign of a change, `calls` the system calls
+//! that may be refused, `streams` the further streams, `sender` and `receiver` the drivers,
+//! `thread` their threads.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -117,6 +123,7 @@ pub mod fuzzing;
 mod guarantee;
 mod hash;
 mod holes;
+mod keep;
 mod list;
 mod message;
 mod meta;
@@ -150,7 +157,7 @@ pub use receiver::{ReceiveOptions, receive};
 pub use sender::{SendOptions, send};
 pub use store::make_folder;
 pub use streams::{AcceptStreams, OpenStreams};
-pub use summary::{Failure, How, ReceiveSummary, SendSummary, SentFile, Skipped};
+pub use summary::{Failure, How, NotKept, ReceiveSummary, SendSummary, SentFile, Skipped};
 
 #[doc = include_str!("../PROTOCOL.md")]
 pub mod protocol {}

@@ -2,7 +2,6 @@
 
 use crate::{
     guarantee::LackingGuarantee,
-    hash::BlockDigest,
     meta::Meta,
     path::{LinkTarget, Name, RelPath},
     reason::Reason,
@@ -13,6 +12,11 @@ use std::fmt;
 /// A file's BLAKE3.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Digest([u8; 32]);
+
+/// The digest of a block at its place in a file: the chaining value of its subtree in the file's
+/// BLAKE3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BlockDigest([u8; 32]);
 
 /// The contents of a batch, counted before the first byte is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,11 +64,40 @@ pub(crate) enum FromSender {
     Prune { id: u64, path: Option<RelPath> },
     /// Answers `Found`: whether each of the entries goes.
     Choose { id: u64, goes: Vec<bool> },
+    /// Opens an entry: make this a further name of a file that the receiver has stored or kept in
+    /// this batch (`Meta::has_twins`).
+    HardLink { id: u64, path: RelPath, target: RelPath },
     /// The next bytes of the started file are whole blocks that the receiver's file has at this
     /// place.
     Same { id: u64, len: u64 },
     /// Asks for the digests of the blocks of the receiver's file, from this one on.
     Ask { id: u64, block: u64 },
+}
+
+impl FromSender {
+    /// The properties that the sender wants an entry to have.
+    pub(crate) fn meta_mut(&mut self) -> Option<&mut Meta> {
+        match self {
+            Self::Offer { offer: Offer { meta, .. }, .. }
+            | Self::Seal { meta, .. }
+            | Self::Start { meta, .. }
+            | Self::Keep { meta, .. }
+            | Self::Link { meta, .. } => Some(meta),
+            Self::Totals(_)
+            | Self::Unreadable { .. }
+            | Self::Folder { .. }
+            | Self::Finish { .. }
+            | Self::Abort { .. }
+            | Self::Done
+            | Self::Hole { .. }
+            | Self::Would { .. }
+            | Self::Prune { .. }
+            | Self::Choose { .. }
+            | Self::HardLink { .. }
+            | Self::Same { .. }
+            | Self::Ask { .. } => None,
+        }
+    }
 }
 
 /// A file that the sender can send, as it was listed.
@@ -188,6 +221,12 @@ impl Digest {
     }
 }
 
+impl From<[u8; 32]> for BlockDigest {
+    fn from(chaining_value: [u8; 32]) -> Self {
+        Self(chaining_value)
+    }
+}
+
 impl From<blake3::Hash> for Digest {
     fn from(hash: blake3::Hash) -> Self {
         Self(hash.into())
@@ -215,7 +254,8 @@ mod tests {
     use super::*;
     use crate::{
         codec::{decode, encode},
-        meta::Modified,
+        keep::{Acls, MAX_ATTRIBUTES, Xattrs},
+        meta::{Extras, Modified},
     };
     use proptest::prelude::*;
 
@@ -241,6 +281,8 @@ mod tests {
         let start = FromSender::Start { id: 0, offset: 0, meta: Meta::of_mode(0o644) };
         assert_eq!(encode(&start, Vec::new()), [5, 0, 0, 4, 0, 2, 0xa4, 0x03]);
         assert_eq!(encode(&FromSender::Done, Vec::new()), [9]);
+        let [path, target] = ["b", "a"].map(|path| RelPath::parse(path).unwrap());
+        assert_eq!(encode(&FromSender::HardLink { id: 1, path, target }, Vec::new()), [15, 1, 1, b'b', 1, b'a']);
         assert_eq!(encode(&FromReceiver::Bye, Vec::new()), [3]);
     }
 
@@ -254,11 +296,22 @@ mod tests {
     fn the_largest_messages_fit_a_control_frame() {
         let path = RelPath::parse(vec!["a".repeat(255); 16].join("/")).unwrap();
         let modified = Some(Modified { seconds: i64::MIN, nanos: 999_999_999 });
-        let meta = Meta { mode: Some(u32::MAX), modified };
+        let owner = Some(u32::MAX - 1);
+        let value = vec![0; MAX_ATTRIBUTES - b"user.a".len() - b"user.b".len()];
+        let attributes = [(&b"user.a"[..], &value[1..]), (b"user.b", &[0])];
+        let attributes = attributes.iter().fold(Vec::new(), |onto, pair| encode(pair, onto));
+        let extras =
+            Extras { user: owner, group: owner, xattrs: Xattrs::parse(&attributes).ok(), acls: Some(Acls::default()) };
+        assert!(extras.xattrs.is_some());
+        let meta = Meta { mode: Some(u32::MAX), modified, extras: Some(Box::new(extras)), has_twins: true };
         let offer = Offer { path, size: u64::MAX, meta, compare: Compare::Times };
         let offer = FromSender::Offer { id: u64::MAX, offer };
         assert!(encode(&offer, Vec::new()).len() <= crate::frame::MAX_CONTROL);
-        let FromSender::Offer { offer: Offer { path, meta, .. }, .. } = offer else { unreachable!() };
+        let FromSender::Offer { offer: Offer { path, mut meta, .. }, .. } = offer else { unreachable!() };
+        let linked = FromSender::HardLink { id: u64::MAX, path: path.clone(), target: path.clone() };
+        assert!(encode(&linked, Vec::new()).len() <= crate::frame::MAX_CONTROL);
+        // A link has no attributes.
+        meta.extras.iter_mut().for_each(|extras| (extras.xattrs, extras.acls) = (None, None));
         let target = LinkTarget::try_from(vec![b'a'; 4095]).unwrap();
         let link = FromSender::Link { id: u64::MAX, path, target, meta };
         assert!(encode(&link, Vec::new()).len() <= crate::frame::MAX_CONTROL);
@@ -271,7 +324,7 @@ mod tests {
         let failed = Settled::Failed { reason: Reason::new("x".repeat(5000)) };
         let settled = FromReceiver::Settled { id: u64::MAX, outcome: failed };
         assert!(encode(&settled, Vec::new()).len() <= crate::frame::MAX_CONTROL);
-        let blocks = vec![BlockDigest::of(0, b"x"); MAX_DIGESTS];
+        let blocks = vec![BlockDigest([0xff; 32]); MAX_DIGESTS];
         let part = Some(Prefix { len: u64::MAX, digest: blake3::hash(b"x").into() });
         let held = Held { there: Some(There { len: u64::MAX, blocks }), part };
         let held = FromReceiver::Held { id: u64::MAX, held };

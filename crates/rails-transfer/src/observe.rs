@@ -82,7 +82,7 @@ pub enum Outcome<'a> {
     Stored(Digest),
     /// The file was there already.
     AlreadyThere,
-    /// The folder or symbolic link exists.
+    /// The folder or link exists.
     Made,
     /// The entry failed, here or at the peer.
     Failed(&'a Reason),
@@ -101,7 +101,7 @@ pub enum Change {
         /// The offset of the first byte; 0 for a file that would be sent from the start.
         resumed_at: u64,
     },
-    /// The file or link would stay, and get another mode or time.
+    /// The file or link would stay, and get other properties.
     Update,
     /// The folder or link would be made.
     Make,

@@ -3,16 +3,19 @@
 use crate::{
     error::SendError,
     filter::Filter,
+    keep::{Keeps, Lost},
     list::FileList,
     message::Totals,
     meta::Meta,
     path::{LinkTarget, PathError, RelPath},
+    proto::MAX_TWINS,
     reason::Reason,
-    summary::Skipped,
+    stamp::Identity,
+    summary::{NotKept, Skipped},
 };
 use cap_std::{
     ambient_authority,
-    fs::{Dir, Metadata, OpenOptions, OpenOptionsExt},
+    fs::{Dir, Metadata, MetadataExt as _, OpenOptions, OpenOptionsExt},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +29,7 @@ use std::{
 /// All entries that a batch will offer, in the order of the offers.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// A folder comes before its contents.
+    /// A folder comes before its contents, and a file before its further names, which are last.
     pub(crate) entries: Vec<Entry>,
     pub(crate) totals: Totals,
     pub(crate) skipped: Vec<Skipped>,
@@ -42,6 +45,14 @@ pub(crate) struct Plan {
     /// The names that appear directly in the receiving folder, and the source each comes from.
     tops: BTreeMap<OsString, PathBuf>,
     pub(crate) filter: Filter,
+    pub(crate) keeps: Keeps,
+    pub(crate) not_kept: NotKept,
+    /// The entry of each file that has several names, most of which may be elsewhere.
+    firsts: BTreeMap<Identity, usize>,
+    /// The files of which the batch has further names, by their entries.
+    pub(crate) twins: BTreeMap<usize, Identity>,
+    /// Further names of files.
+    others: Vec<Entry>,
 }
 
 /// One folder or file.
@@ -52,7 +63,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The file's size in bytes; 0 for a folder.
+    /// The file's size in bytes; 0 for any other entry.
     pub(crate) fn size(&self) -> u64 {
         if let EntryKind::File { size, .. } = self.kind { size } else { 0 }
     }
@@ -80,6 +91,17 @@ pub(crate) enum EntryKind {
         /// Its properties when it was listed.
         meta: Meta,
     },
+    /// A further name of a file.
+    Twin {
+        /// The name's place at the sender.
+        source: Place,
+        /// The file's size when it was listed, in bytes.
+        size: u64,
+        /// Its properties when it was listed.
+        meta: Meta,
+        /// The entry of the file.
+        first: usize,
+    },
 }
 
 impl EntryKind {
@@ -87,12 +109,12 @@ impl EntryKind {
     pub(crate) fn remove(&self) -> io::Result<()> {
         let (source, size, meta) = match self {
             Self::Folder { .. } => return Ok(()),
-            Self::File { source, size, meta } => (source, Some(*size), meta),
+            Self::File { source, size, meta } | Self::Twin { source, size, meta, .. } => (source, Some(*size), meta),
             Self::Link { source, meta, .. } => (source, None, meta),
         };
         let there = source.inspect_itself()?;
         let is_kind = if size.is_some() { there.is_file() } else { there.is_symlink() };
-        if !is_kind || size.is_some_and(|size| size != there.len()) || Meta::of(&there) != *meta {
+        if !is_kind || size.is_some_and(|size| size != there.len()) || !meta.is_of(&there) {
             return Err(io::Error::other("it is another one than the one that was listed"));
         }
         match source {
@@ -103,6 +125,24 @@ impl EntryKind {
 }
 
 impl Place {
+    /// Opens the file that is read, or a folder.
+    ///
+    /// Between listing and opening, a file may have become a pipe, whose opening would wait for a
+    /// writer, or a link. `O_NONBLOCK` means nothing to a regular file (open(2)).
+    pub(crate) fn open(&self) -> io::Result<fs::File> {
+        match self {
+            Self::Named(path) => {
+                let mut options = fs::OpenOptions::new();
+                std::os::unix::fs::OpenOptionsExt::custom_flags(options.read(true), libc::O_NONBLOCK).open(path)
+            }
+            Self::Below(root, path) => {
+                let mut options = OpenOptions::new();
+                options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
+                root.open_with(path, &options).map(cap_std::fs::File::into_std)
+            }
+        }
+    }
+
     /// The metadata of the file that is read; of a link that the caller named, its target's.
     pub(crate) fn inspect(&self) -> io::Result<Metadata> {
         match self {
@@ -139,28 +179,32 @@ pub(crate) enum Place {
 ///
 /// With a list, the one source has what is listed, and no more. What the filter leaves out is not
 /// in the plan at all.
-pub(crate) fn plan(sources: &[PathBuf], filter: Filter, list: Option<&FileList>) -> Result<Plan, SendError> {
-    let mut plan = Plan { filter, ..Plan::default() };
+pub(crate) fn plan(
+    sources: &[PathBuf],
+    filter: Filter,
+    list: Option<&FileList>,
+    keeps: Keeps,
+) -> Result<Plan, SendError> {
+    let mut plan = Plan { filter, keeps, ..Plan::default() };
     plan.bases = sources.iter().map(|source| base_of(source)).collect();
     if let Some(list) = list {
         let [source] = sources else { return Err(SendError::FileList("is for one source")) };
-        return match inspect(source)? {
+        return match inspect(source, keeps)? {
             (path, Seen { kind: SeenKind::Folder, .. }) => plan.walk_listed(source, path.as_ref(), list),
             _ => Err(SendError::FileList("is for a source that is a folder")),
         }
-        .map(|()| plan);
+        .map(|()| plan.ended());
     }
     for source in sources {
-        match inspect(source)? {
+        match inspect(source, keeps)? {
             (Some(path), seen) if plan.filter.leaves_out(&path, matches!(seen.kind, SeenKind::Folder)) => {}
-            (Some(path), Seen { kind: SeenKind::File { size }, meta }) => {
-                plan.claim(&path, source)?;
-                plan.add_file(path, size, meta, Place::Named(source.clone()));
+            (Some(path), seen @ Seen { kind: SeenKind::File { .. }, .. }) => {
+                plan.add(path, source, seen, Place::Named(source.clone()))?;
             }
             (path, _) => plan.walk(source, path.as_ref())?,
         }
     }
-    Ok(plan)
+    Ok(plan.ended())
 }
 
 /// Checks sources before there is a receiver: each is there, is a file or a folder, and arrives
@@ -171,7 +215,7 @@ pub(crate) fn plan(sources: &[PathBuf], filter: Filter, list: Option<&FileList>)
 pub fn check(sources: &[PathBuf]) -> Result<(), SendError> {
     let mut plan = Plan::default();
     for source in sources {
-        if let (Some(path), _) = inspect(source)? {
+        if let (Some(path), _) = inspect(source, plan.keeps)? {
             plan.claim(&path, source)?;
         }
     }
@@ -188,9 +232,9 @@ fn base_of(source: &Path) -> PathBuf {
 }
 
 /// The name under which a source arrives, if it has one, and the source: a file or a folder.
-fn inspect(source: &Path) -> Result<(Option<RelPath>, Seen), SendError> {
+fn inspect(source: &Path, keeps: Keeps) -> Result<(Option<RelPath>, Seen), SendError> {
     let seen = fs::metadata(source)
-        .map(|metadata| Seen::of(&Metadata::from_just_metadata(metadata), || fs::read_link(source)))
+        .map(|metadata| Seen::of(keeps, &Metadata::from_just_metadata(metadata), || fs::read_link(source)))
         .map_err(|error| SendError::Source { path: source.to_owned(), source: error })?;
     let path = own_name(source)
         .map(|name| RelPath::parse(name.as_bytes()))
@@ -211,7 +255,7 @@ impl Plan {
         let root = self.open(source, base)?;
         self.has_root |= base.is_none();
         // The remaining paths, relative to the root, the next one last.
-        let mut left = list(&root, Path::new("")).map_err(failed)?;
+        let mut left = list(&root, Path::new(""), self.keeps).map_err(failed)?;
         while let Some((inside, seen)) = left.pop() {
             // A folder is left out with its contents, whose paths are longer still.
             let Some(path) = self.path(source, base, &inside) else { continue };
@@ -231,7 +275,7 @@ impl Plan {
             let is_folder = matches!(seen.kind, SeenKind::Folder);
             self.add(path, &at, seen, Place::Below(root.clone(), inside.clone()))?;
             if is_folder {
-                match list(&root, &inside) {
+                match list(&root, &inside, self.keeps) {
                     Ok(listed) => left.extend(listed),
                     Err(error) => self.unreadable("list", &at, error),
                 }
@@ -263,7 +307,7 @@ impl Plan {
             };
             // No folder above it is a link, or this is not reached.
             let seen = match root.symlink_metadata(inside) {
-                Ok(there) => Seen::of(&there, || root.read_link_contents(inside)),
+                Ok(there) => Seen::of(self.keeps, &there, || root.read_link_contents(inside)),
                 Err(error) => {
                     if is_listed {
                         self.unreadable("inspect", &at, error);
@@ -289,8 +333,8 @@ impl Plan {
         let failed = |error| SendError::Source { path: source.to_owned(), source: error };
         let root = Arc::new(Dir::open_ambient_dir(source, ambient_authority()).map_err(failed)?);
         if let Some(base) = base {
-            self.claim(base, source)?;
-            self.add_folder(base.clone(), Meta::of(&root.dir_metadata().map_err(failed)?));
+            let seen = Seen::of(self.keeps, &root.dir_metadata().map_err(failed)?, || fs::read_link(source));
+            self.add(base.clone(), source, seen, Place::Below(root.clone(), PathBuf::from(".")))?;
         }
         Ok(root)
     }
@@ -307,12 +351,19 @@ impl Plan {
     }
 
     /// Adds one entry of a source.
-    fn add(&mut self, path: RelPath, at: &Path, Seen { kind, meta }: Seen, place: Place) -> Result<(), SendError> {
+    fn add(&mut self, path: RelPath, at: &Path, seen: Seen, place: Place) -> Result<(), SendError> {
+        let Seen { kind, mut meta, drops_set_id, twin } = seen;
         if path.parent().is_none() && !matches!(kind, SeenKind::Special) {
             self.claim(&path, at)?;
         }
+        if matches!(kind, SeenKind::File { .. } | SeenKind::Folder) {
+            self.not_kept.set_id_bits += u64::from(drops_set_id);
+            for lost in self.add_attributes(&mut meta, &place) {
+                self.skip(at.to_owned(), lost);
+            }
+        }
         match kind {
-            SeenKind::File { size } => self.add_file(path, size, meta, place),
+            SeenKind::File { size } => self.add_file(path, size, meta, place, twin),
             SeenKind::Link(target) => match target.map(|target| target.into_os_string().into_vec().try_into()) {
                 Ok(Ok(target)) => {
                     self.entries.push(Entry { path, kind: EntryKind::Link { source: place, target, meta } });
@@ -324,20 +375,57 @@ impl Plan {
                 self.special.insert(path);
                 self.skip(at.to_owned(), "a special file");
             }
-            SeenKind::Folder => self.add_folder(path, meta),
+            SeenKind::Folder => {
+                self.totals.folders += 1;
+                self.entries.push(Entry { path, kind: EntryKind::Folder { meta } });
+            }
         }
         Ok(())
     }
 
-    fn add_folder(&mut self, path: RelPath, meta: Meta) {
-        self.totals.folders += 1;
-        self.entries.push(Entry { path, kind: EntryKind::Folder { meta } });
+    /// Reads the attributes of an entry, if they are kept; gives those that are not.
+    fn add_attributes(&self, meta: &mut Meta, place: &Place) -> Vec<Lost> {
+        match self.keeps.has_attributes().then(|| place.open()) {
+            None => Vec::new(),
+            Some(Ok(file)) => self.keeps.add_attributes(meta, &file),
+            Some(Err(error)) => vec![Lost::all(error)],
+        }
     }
 
-    fn add_file(&mut self, path: RelPath, size: u64, meta: Meta, source: Place) {
+    /// Adds a file; or a further name of one, if those are kept.
+    fn add_file(&mut self, path: RelPath, size: u64, meta: Meta, source: Place, twin: Option<Identity>) {
+        if let Some(identity) = twin {
+            match self.firsts.get(&identity).copied() {
+                Some(first) if self.keeps.hard_links && self.link_to(first, identity) => {
+                    return self.others.push(Entry { path, kind: EntryKind::Twin { source, size, meta, first } });
+                }
+                Some(_) => self.not_kept.hard_links += 1,
+                None => drop(self.firsts.insert(identity, self.entries.len())),
+            }
+        }
         self.totals.files += 1;
         self.totals.bytes += size;
         self.entries.push(Entry { path, kind: EntryKind::File { source, size, meta } });
+    }
+
+    /// Whether further names of a file may be links to it: the receiver knows a bounded number of
+    /// such files.
+    fn link_to(&mut self, first: usize, identity: Identity) -> bool {
+        let EntryKind::File { meta, .. } = &mut self.entries[first].kind else {
+            unreachable!("the first of several names is a file's")
+        };
+        if self.twins.len() < MAX_TWINS {
+            self.twins.insert(first, identity);
+            meta.has_twins = true;
+        }
+        meta.has_twins
+    }
+
+    /// The plan, with further names of files behind all else.
+    fn ended(mut self) -> Self {
+        self.entries.append(&mut self.others);
+        self.firsts.clear();
+        self
     }
 
     fn skip(&mut self, source: PathBuf, reason: impl fmt::Display) {
@@ -368,7 +456,12 @@ fn own_name(source: &Path) -> Option<&std::ffi::OsStr> {
 #[derive(Debug)]
 struct Seen {
     kind: SeenKind,
+    /// Its properties, without its attributes.
     meta: Meta,
+    /// Whether it has set-id bits that are not kept.
+    drops_set_id: bool,
+    /// A file that has other names.
+    twin: Option<Identity>,
 }
 
 #[derive(Debug)]
@@ -384,7 +477,7 @@ enum SeenKind {
 
 impl Seen {
     /// `target` reads the target of a link.
-    fn of(metadata: &Metadata, target: impl FnOnce() -> io::Result<PathBuf>) -> Self {
+    fn of(keeps: Keeps, metadata: &Metadata, target: impl FnOnce() -> io::Result<PathBuf>) -> Self {
         let kind = if metadata.is_dir() {
             SeenKind::Folder
         } else if metadata.is_file() {
@@ -394,7 +487,8 @@ impl Seen {
         } else {
             SeenKind::Special
         };
-        Self { kind, meta: Meta::of(metadata) }
+        let twin = (metadata.is_file() && metadata.nlink() > 1).then(|| (metadata.dev(), metadata.ino()));
+        Self { kind, meta: keeps.meta(metadata), drops_set_id: keeps.drops_set_id(metadata), twin }
     }
 }
 
@@ -403,7 +497,7 @@ type Listed = (PathBuf, io::Result<Seen>);
 
 /// The entries of a folder, in descending order: two runs over one tree offer the same entries in
 /// the same order.
-fn list(root: &Dir, folder: &Path) -> io::Result<Vec<Listed>> {
+fn list(root: &Dir, folder: &Path, keeps: Keeps) -> io::Result<Vec<Listed>> {
     // The empty path is opened as `.`. Links are not followed: the folder may have become one since
     // it was inspected.
     let name = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -413,7 +507,7 @@ fn list(root: &Dir, folder: &Path) -> io::Result<Vec<Listed>> {
     let entries = opened.entries()?.map(|entry| {
         let entry = entry?;
         let name = entry.file_name();
-        let seen = entry.metadata().map(|metadata| Seen::of(&metadata, || opened.read_link_contents(&name)));
+        let seen = entry.metadata().map(|metadata| Seen::of(keeps, &metadata, || opened.read_link_contents(&name)));
         Ok((folder.join(&name), seen))
     });
     let mut listed = entries.collect::<io::Result<Vec<Listed>>>()?;
@@ -445,7 +539,7 @@ mod tests {
     use super::*;
 
     fn planned(sources: &[PathBuf]) -> Result<Plan, SendError> {
-        plan(sources, Filter::new(), None)
+        plan(sources, Filter::new(), None, Keeps::default())
     }
 
     fn names(plan: &Plan) -> Vec<String> {
@@ -521,7 +615,7 @@ mod tests {
         std::os::unix::fs::symlink("../outside", dir.join("out")).unwrap();
         let text = b"a/b/f\na-x\nlink\nout/f\nlink/b/g\nfile/x\nnone\nno/way\n";
         let list = FileList::parse(text, b'\n').unwrap();
-        let planned = |source: PathBuf, list: &FileList| plan(&[source], Filter::new(), Some(list));
+        let planned = |source: PathBuf, list: &FileList| plan(&[source], Filter::new(), Some(list), Keeps::default());
         let some = planned(dir.join("."), &list).unwrap();
         assert_eq!(names(&some), ["a", "a/b", "a/b/f", "a-x", "link"]);
         let told: Vec<_> = some.unreadable.iter().map(Reason::as_str).collect();
@@ -533,7 +627,7 @@ mod tests {
         let named = planned(dir.clone(), &FileList::parse(b"a\0", 0).unwrap()).unwrap();
         assert_eq!(names(&named), ["dir", "dir/a"]);
         for sources in [&[][..], &[dir.join("file")], &[dir.clone(), root.path().join("outside")]] {
-            assert!(matches!(plan(sources, Filter::new(), Some(&list)), Err(SendError::FileList(_))));
+            assert!(matches!(plan(sources, Filter::new(), Some(&list), Keeps::default()), Err(SendError::FileList(_))));
         }
     }
 
@@ -549,10 +643,11 @@ mod tests {
         // A folder that nobody could list is no failure if it is left out.
         fs::set_permissions(dir.join("lost"), std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
         let filter = Filter::new().exclude("/dir/lost").unwrap().exclude("cache/").unwrap();
-        let planned = plan(std::slice::from_ref(&dir), filter, None).unwrap();
+        let planned = plan(std::slice::from_ref(&dir), filter, None, Keeps::default()).unwrap();
         assert_eq!(names(&planned), ["dir", "dir/keep"]);
         assert_eq!((planned.totals.files, planned.skipped.len(), planned.unreadable.len()), (0, 0, 0));
-        let all = plan(&[dir.join("cache/f"), dir], Filter::new().exclude("*").unwrap(), None).unwrap();
+        let all =
+            plan(&[dir.join("cache/f"), dir], Filter::new().exclude("*").unwrap(), None, Keeps::default()).unwrap();
         assert_eq!(names(&all), [""; 0]);
     }
 }

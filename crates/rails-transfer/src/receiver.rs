@@ -7,6 +7,7 @@ use crate::{
     calls::{Calls, Guarantees},
     error::{ReceiveError, WireError},
     frame::{Frame, Role, Terms},
+    keep::Allows,
     message::{FromReceiver, FromSender},
     observe::Observer,
     proto::{MAX_ANSWERS, MAX_STREAMS},
@@ -77,13 +78,15 @@ where
 pub struct ReceiveOptions {
     is_strict: bool,
     allows_delete: bool,
+    allows: Allows,
     streams: usize,
     calls: Calls,
 }
 
 impl Default for ReceiveOptions {
     fn default() -> Self {
-        Self { is_strict: false, allows_delete: false, streams: 4, calls: Calls::KERNEL }
+        let allows = Allows::default();
+        Self { is_strict: false, allows_delete: false, allows, streams: 4, calls: Calls::KERNEL }
     }
 }
 
@@ -111,6 +114,28 @@ impl ReceiveOptions {
     #[must_use]
     pub fn allow_delete(mut self, allow: bool) -> Self {
         self.allows_delete = allow;
+        self
+    }
+
+    /// Whether a sender may set the [user](crate::SendOptions::owner) and the
+    /// [group](crate::SendOptions::group) of entries, and the set-user-id and set-group-id bits of
+    /// their modes. Default: no; entries are this process's, and [`ReceiveSummary::lacking`] tells.
+    ///
+    /// A hostile sender may then leave programs that run with the rights of any user that this
+    /// process may give files to: of root, if it is root.
+    #[must_use]
+    pub fn allow_owners(mut self, allow: bool) -> Self {
+        self.allows.owners = allow;
+        self
+    }
+
+    /// Whether a sender may set [access lists](crate::SendOptions::acls), and the
+    /// [attributes](crate::SendOptions::xattrs) of `security.` and `trusted.`, file capabilities
+    /// among them. Default: no, and [`ReceiveSummary::lacking`] tells. Attributes of `user.` are
+    /// data, as a file's bytes are, and need no permission.
+    #[must_use]
+    pub fn allow_xattrs(mut self, allow: bool) -> Self {
+        self.allows.xattrs = allow;
         self
     }
 
@@ -172,7 +197,7 @@ impl ReceiveOptions {
         let (opened, terms) = greet(&mut reader, &mut writer, Role::Receiver, carriers.len(), Terms::default()).await?;
         carriers.limit(opened);
 
-        let guarantees = Guarantees::new(self.calls, self.is_strict, Arc::clone(&observer));
+        let guarantees = Guarantees::new(self.calls, self.is_strict, Arc::clone(&observer)).allowing(self.allows);
         let folder =
             Folder { path: into.to_owned(), guarantees, observer, answers: answers_in, streams: carriers.len(), terms };
         let begin = async || match terms.deletes && !self.allows_delete {

@@ -7,6 +7,7 @@ use crate::{
     error::{SendError, Violation, WireError},
     filter::Filter,
     frame::{Block, Frame, Role, Terms},
+    keep::Keeps,
     list::FileList,
     message::{Compare, FromReceiver, FromSender},
     observe::Observer,
@@ -72,6 +73,7 @@ pub struct SendOptions {
     compare: Compare,
     filter: Filter,
     list: Option<FileList>,
+    keeps: Keeps,
     removes_sources: bool,
     max_bits_per_second: Option<NonZeroU64>,
     terms: Terms,
@@ -79,8 +81,9 @@ pub struct SendOptions {
 
 impl Default for SendOptions {
     fn default() -> Self {
-        let (compare, filter, terms) = (Compare::default(), Filter::new(), Terms::default());
-        Self { streams: 4, compare, filter, list: None, removes_sources: false, max_bits_per_second: None, terms }
+        let (compare, filter, keeps, terms) = (Compare::default(), Filter::new(), Keeps::default(), Terms::default());
+        let (list, max_bits_per_second) = (None, None);
+        Self { streams: 4, compare, filter, list, keeps, removes_sources: false, max_bits_per_second, terms }
     }
 }
 
@@ -173,6 +176,58 @@ impl SendOptions {
         self
     }
 
+    /// Whether files that have several names in the batch have them at the receiver too, where that
+    /// can link. Default: no; each name becomes a file of its own ([`NotKept`](crate::NotKept)).
+    ///
+    /// The links come when all files have arrived. A name that cannot be linked becomes a file of
+    /// its own. So do the names of all but the first 1 048 576 such files.
+    #[must_use]
+    pub fn hard_links(mut self, keep: bool) -> Self {
+        self.keeps.hard_links = keep;
+        self
+    }
+
+    /// Whether entries keep the number of their user, and programs the set-user-id bit. Default:
+    /// no. The receiver must [allow](crate::ReceiveOptions::allow_owners) it, and be privileged
+    /// (`CAP_CHOWN`); otherwise [`SendSummary::lacking`] tells.
+    #[must_use]
+    pub fn owner(mut self, keep: bool) -> Self {
+        self.keeps.user = keep;
+        self
+    }
+
+    /// Whether entries keep the number of their group, and programs and folders the set-group-id
+    /// bit. Default: no. As [`owner`](Self::owner), but a receiver may also set the groups that
+    /// it is in.
+    #[must_use]
+    pub fn group(mut self, keep: bool) -> Self {
+        self.keeps.group = keep;
+        self
+    }
+
+    /// Whether files and folders keep their extended attributes: those of `user.`, and if this
+    /// process is root those of `security.` and `trusted.` too, which the receiver must
+    /// [allow](crate::ReceiveOptions::allow_xattrs). Default: no.
+    ///
+    /// The receiver's attributes of `user.` that a file does not have here are removed. A file's
+    /// attributes and access lists have 8000 bytes at most, names included: one that exceeds this
+    /// or cannot be read is in [`SendSummary::skipped`]. The labels of SELinux stay out, and the
+    /// attributes of links.
+    #[must_use]
+    pub fn xattrs(mut self, keep: bool) -> Self {
+        self.keeps.xattrs = keep;
+        self
+    }
+
+    /// Whether files and folders keep their POSIX access lists, in the room that
+    /// [`xattrs`](Self::xattrs) names. Default: no. The receiver must
+    /// [allow](crate::ReceiveOptions::allow_xattrs) it.
+    #[must_use]
+    pub fn acls(mut self, keep: bool) -> Self {
+        self.keeps.acls = keep;
+        self
+    }
+
     /// As [`send`], with these options.
     ///
     /// # Errors
@@ -215,8 +270,8 @@ impl SendOptions {
         if self.terms.deletes && self.removes_sources {
             return Err(SendError::Delete);
         }
-        let (sources, filter, list) = (sources.to_vec(), self.filter, self.list);
-        let plan = thread::run(move || plan(&sources, filter, list.as_ref()))?.await??;
+        let (sources, filter, list, keeps) = (sources.to_vec(), self.filter, self.list, self.keeps);
+        let plan = thread::run(move || plan(&sources, filter, list.as_ref(), keeps))?.await??;
         let files = usize::try_from(plan.totals.files).unwrap_or(usize::MAX);
         let (jobs_in, jobs) = Jobs::new();
         let pacer = self.max_bits_per_second.map(Pacer::new);

@@ -4,23 +4,24 @@ mod theirs;
 
 use crate::{
     frame::{Block, MAX_RUN},
-    hash::{BLOCK, BlockDigest, FileHasher},
+    hash::{BLOCK, FileHasher},
     holes::next_data,
-    message::{Digest, Held},
+    keep::Keeps,
+    message::{BlockDigest, Digest, Held},
     meta::Meta,
     path::RelPath,
     plan::Place,
     proto::Pace,
     reason::Reason,
-    stamp::Stamp,
+    stamp::{Identity, Stamp},
 };
-use cap_std::fs::{Metadata, OpenOptionsExt as _};
+use cap_std::fs::Metadata;
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io,
     num::NonZeroU64,
     ops::Range,
-    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
+    os::unix::fs::FileExt as _,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -42,10 +43,26 @@ pub(crate) struct Job {
     pub(crate) held: Held,
     /// The answers to `Ask`, one at a time.
     pub(crate) digests: Mutex<sync_mpsc::Receiver<Vec<BlockDigest>>>,
+    pub(crate) keeps: Keeps,
+    /// The file that was listed, if other names are to be linked to it.
+    pub(crate) twin: Option<Identity>,
     /// Whether the file is compared alone, and not sent.
     pub(crate) is_dry_run: bool,
     /// Set when the receiver has given up on the file.
     pub(crate) stop: Arc<AtomicBool>,
+}
+
+impl Job {
+    /// The present size and properties of the file, if it is still one.
+    fn list(&self) -> Option<(u64, Meta)> {
+        let metadata = self.source.inspect().ok().filter(Metadata::is_file)?;
+        let mut meta = self.keeps.meta(&metadata);
+        meta.has_twins = self.twin == Some(Stamp::of(&metadata).identity);
+        if self.keeps.has_attributes() {
+            self.keeps.add_attributes(&mut meta, &self.source.open().ok()?);
+        }
+        Some((metadata.len(), meta))
+    }
 }
 
 /// The files to read. The first reader that is free takes the next one.
@@ -125,8 +142,8 @@ pub(crate) enum Event {
     /// The file changed since it was listed: the bytes may be of several versions.
     Changed {
         reason: Reason,
-        /// The present metadata, if it is still a file.
-        now: Option<Metadata>,
+        /// The present size and properties, if it is still a file.
+        now: Option<(u64, Meta)>,
     },
     /// The file cannot be sent, or was stopped.
     Failed {
@@ -161,9 +178,7 @@ pub(crate) fn read_all<O: Output>(jobs: &Jobs, pacer: Option<&Pacer>, mut output
             Err(Stop::Gone(gone)) => return Err(gone),
             Err(Stop::Would(offset)) => Event::Would { offset },
             Err(Stop::Failed(reason)) => Event::Failed { reason },
-            Err(Stop::Changed(reason)) => {
-                Event::Changed { reason, now: job.source.inspect().ok().filter(Metadata::is_file) }
-            }
+            Err(Stop::Changed(reason)) => Event::Changed { reason, now: job.list() },
         };
         reading.theirs.take_answer(&job, reading.output)?;
         output.emit(&job, event)?;
@@ -236,7 +251,7 @@ impl<'a, O: Output> Reading<'a, O> {
         }
         unchanged(job, &file, &stamp)?;
         let digest = hasher.finalize();
-        Ok(if is_kept { Event::Keep { digest, meta } } else { Event::Finish { digest } })
+        Ok(if is_kept { Event::Keep { digest, meta: start.meta } } else { Event::Finish { digest } })
     }
 
     /// Reads from the offset to the end, and sends what the receiver does not have: nothing, not
@@ -286,7 +301,7 @@ impl<'a, O: Output> Reading<'a, O> {
             if self.job.is_dry_run {
                 return Err(Stop::Would(start.offset));
             }
-            self.emit(Event::Start { offset: start.offset, meta: start.meta })?;
+            self.emit(Event::Start { offset: start.offset, meta: start.meta.clone() })?;
             self.is_started = true;
         }
         while self.same > 0 {
@@ -395,21 +410,14 @@ impl Stamp {
 
 /// Opens the file, and checks that it is the listed one.
 fn open<G>(job: &Job) -> Result<(File, Stamp, Meta), Stop<G>> {
-    // Between listing and opening, a file may have become a pipe, whose opening would wait for a
-    // writer, or a link. `O_NONBLOCK` means nothing to a regular file (open(2)).
-    let opened = match &job.source {
-        Place::Named(path) => OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path),
-        Place::Below(root, path) => {
-            let mut options = cap_std::fs::OpenOptions::new();
-            let options = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
-            root.open_with(path, options).map(cap_std::fs::File::into_std)
-        }
-    };
-    let file = opened.map_err(|error| failed("open", &error))?;
+    let file = job.source.open().map_err(|error| failed("open", &error))?;
     let inspect = || Metadata::from_file(&file).map_err(|error| failed("inspect", &error));
     let mut metadata = inspect()?;
     if !metadata.is_file() {
         return Err(Stop::Failed(Reason::new("sender: this is no longer a regular file")));
+    }
+    if job.twin.is_some_and(|twin| twin != Stamp::of(&metadata).identity) {
+        return Err(Stop::Changed(Reason::new("sender: another file has the name than the one that was listed")));
     }
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut looks = 0;
@@ -427,7 +435,10 @@ fn open<G>(job: &Job) -> Result<(File, Stamp, Meta), Stop<G>> {
         let text = format_args!("sender: the file had {then} bytes when it was listed and has {now} now");
         return Err(Stop::Changed(Reason::new(text)));
     }
-    Ok((file, Stamp::of(&metadata), Meta::of(&metadata)))
+    let mut meta = job.keeps.meta(&metadata);
+    // The listing has named the attributes that have no room.
+    job.keeps.add_attributes(&mut meta, &file);
+    Ok((file, Stamp::of(&metadata), meta))
 }
 
 /// Checks that the bytes that were read since the file was opened are those of the file that has
@@ -511,8 +522,9 @@ mod tests {
 
     fn job(path: &std::path::Path) -> Job {
         let (source, path) = (Place::Named(path.to_owned()), RelPath::parse("f").unwrap());
-        let (held, digests) = (Held::default(), Mutex::new(sync_mpsc::channel().1));
-        Job { id: 0, path, source, size: 3, held, digests, is_dry_run: false, stop: Arc::default() }
+        let (held, keeps, stop) = (Held::default(), Keeps::default(), Arc::default());
+        let digests = Mutex::new(sync_mpsc::channel().1);
+        Job { id: 0, path, source, size: 3, held, digests, keeps, twin: None, is_dry_run: false, stop }
     }
 
     #[test]

@@ -7,13 +7,14 @@
 mod old;
 mod prune;
 mod trial;
+mod twin;
 
 use crate::{
     calls::{Access, BUSY, Guarantees, because, refuses},
     hash::{BLOCK, FileHasher},
     holes::next_data,
     message::{Compare, Digest, Held, Offer, Prefix},
-    meta::{MODE_BITS, Meta, Modified},
+    meta::{FOLDER_BITS, MODE_BITS, Meta, Modified},
     path::{LinkTarget, Printable, RelPath},
     reason::Reason,
     stamp::mark,
@@ -40,7 +41,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
-pub(crate) use trial::{Trial, Tried, updated};
+pub(crate) use trial::{Trial, Tried};
+use twin::Twins;
 
 /// The receiving folder.
 pub(crate) struct Store {
@@ -51,6 +53,8 @@ pub(crate) struct Store {
     /// The folder of the last entry, by its path below the root, and when it was opened: most
     /// entries have the folder of the one before.
     last: Mutex<Option<(PathBuf, Arc<Dir>, Instant)>>,
+    /// The files to which further names may be linked.
+    twins: Twins,
     /// The guarantees of the file systems below the folder.
     pub(crate) guarantees: Guarantees,
 }
@@ -73,6 +77,8 @@ pub(crate) struct Incoming {
     part_name: OsString,
     /// The properties that the file will have.
     meta: Meta,
+    /// Whether other names of the file follow.
+    has_twins: bool,
     /// The file under the final name, if it may have bytes of the offered one.
     old: Option<Arc<Old>>,
     /// That file, from the first byte on that is copied from it. Not before, because many files are
@@ -112,7 +118,7 @@ impl Store {
         make_folder(into)?;
         let root = Dir::open_ambient_dir(into, ambient_authority())?;
         let oldest = root.open(".").map(cap_std::fs::File::into_std).ok();
-        Ok(Self { root, oldest, last: Mutex::default(), guarantees })
+        Ok(Self { root, oldest, last: Mutex::default(), twins: Twins::default(), guarantees })
     }
 
     /// Makes a folder, private to this user until it is sealed; an existing one stays as it is.
@@ -135,61 +141,42 @@ impl Store {
     }
 
     /// Makes a symbolic link, in place of a file or another link; one of the same target stays.
-    pub(crate) fn make_link(&self, path: &RelPath, target: &LinkTarget, meta: Meta) -> Result<(), Reason> {
+    pub(crate) fn make_link(&self, path: &RelPath, target: &LinkTarget, meta: &Meta) -> Result<(), Reason> {
         let dir = self.folder_of(path)?;
         let (name, target) = (path.name(), target.as_path());
         let there = match inside(&dir, || dir.symlink_metadata(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             there => Some(there.map_err(because("inspect the entry of this name"))?),
         };
-        if there.as_ref().is_some_and(Metadata::is_dir) {
-            return Err(Reason::new("receiver: a folder of this name is there"));
-        }
         let is_same =
             |there: &Metadata| there.is_symlink() && dir.read_link_contents(name).is_ok_and(|of| of == target);
-        let set_time = |name: &OsStr, there: Option<&Metadata>| match meta.modified {
-            Some(modified) if there.map(Modified::of) != Some(modified) => {
-                self.guarantees.set_link_modified(&dir, name, modified)
+        let set_properties = |name: &OsStr, there: Option<&Metadata>| {
+            self.guarantees.give_link(&dir, name, meta)?;
+            match meta.modified {
+                Some(modified) if there.map(Modified::of) != Some(modified) => {
+                    self.guarantees.set_link_modified(&dir, name, modified)
+                }
+                _ => Ok(()),
             }
-            _ => Ok(()),
         };
         if there.as_ref().is_some_and(is_same) {
-            return set_time(name, there.as_ref());
+            return set_properties(name, there.as_ref());
         }
-        if there.is_none() {
-            inside(&dir, || dir.symlink_contents(target, name)).map_err(because("make the link"))?;
-            return set_time(name, None);
-        }
-        // The name changes its meaning at once: a cut leaves the old file, or the link.
-        let link_name = path.link_name();
-        let make = || inside(&dir, || dir.symlink_contents(target, &link_name));
-        let remove = || inside(&dir, || dir.remove_file(&link_name));
-        let mut made = make();
-        if made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
-            remove().map_err(because("remove the link of an earlier run"))?;
-            made = make();
-        }
-        made.map_err(because("make the link"))?;
-        let placed = set_time(&link_name, None).and_then(|()| {
-            let renamed = inside(&dir, || dir.rename(&link_name, &dir, name));
-            renamed.map_err(because("rename the link to its final name"))
-        });
-        if placed.is_err() {
-            let _ = remove();
-        }
-        placed
+        let make = |name: &OsStr| dir.symlink_contents(target, name);
+        place(&dir, path, there.as_ref(), make, |name| set_properties(name, None))
     }
 
     /// Puts a folder's names on disk and gives it its mode and its time.
-    pub(crate) fn seal_folder(&self, path: &RelPath, meta: Meta) -> Result<(), Reason> {
+    pub(crate) fn seal_folder(&self, path: &RelPath, meta: &Meta) -> Result<(), Reason> {
         let there = self.root.symlink_metadata(path.as_path()).map_err(because("inspect the folder"))?;
         if !there.is_dir() {
             return Err(Reason::new("receiver: something else than the folder has its name now"));
         }
         let dir = self.root.open_dir(path.as_path()).map_err(because("open the folder"))?;
         let handle = inside(&dir, || dir.open(".")).map_err(because("open the folder"))?.into_std();
+        let given = self.guarantees.give(&handle, meta)?;
         if let Some(mode) = meta.mode {
-            self.guarantees.set_mode(&handle, mode, "set the folder's mode")?;
+            self.guarantees.set_mode(&handle, mode & (FOLDER_BITS | given.set_id_bits), "set the folder's mode")?;
         }
         if let Some(modified) = meta.modified {
             self.guarantees.set_modified(&handle, modified, "set the folder's time")?;
@@ -216,13 +203,16 @@ impl Store {
     /// sender no longer awaits the answer.
     pub(crate) fn look(&self, offer: &Offer, is_awaited: &dyn Fn() -> bool) -> Result<Found, Reason> {
         let dir = self.folder_of(&offer.path)?;
-        let mut file = Incoming::new(dir, &offer.path);
+        let mut file = Incoming::new(dir, offer);
         let there = file.inspect()?;
         if offer.compare == Compare::Times
             && let Some(there) = &there
             && file.has_time_of(offer, there)
-            && file.take_mode_of(offer, there, &self.guarantees)?
+            && file.take_properties_of(offer, there, &self.guarantees)?
         {
+            if offer.meta.has_twins {
+                self.twins.add(there);
+            }
             return Ok(Found::Kept);
         }
         let (old, there) = match there {
@@ -263,7 +253,21 @@ impl Store {
             }
         }
         self.sync_several(&files, &mut done, |file| !file.stays_ours(), "put the file's properties on disk");
+        for (file, _) in files.iter().zip(&done).filter(|(file, done)| file.has_twins && done.is_ok()) {
+            // Without its identity the file gets no further name, which the sender hears of.
+            let _ = Metadata::from_file(&file.part().file).map(|there| self.twins.add(&there));
+        }
         done
+    }
+
+    /// Keeps the existing file, gives it the sender's properties, and removes an old part.
+    pub(crate) fn keep(&self, file: Incoming, meta: &Meta) -> Result<(), Reason> {
+        let has_twins = file.has_twins;
+        let there = file.keep(meta, &self.guarantees)?;
+        if has_twins {
+            self.twins.add(&there);
+        }
+        Ok(())
     }
 
     /// Puts those of the files on disk that have not failed and that `needs` chooses.
@@ -301,9 +305,9 @@ impl Store {
 }
 
 impl Incoming {
-    fn new(dir: Arc<Dir>, path: &RelPath) -> Self {
-        let (name, part_name) = (path.name().to_owned(), path.part_name());
-        Self { dir, name, part_name, meta: Meta::default(), old: None, copied: None, part: None }
+    fn new(dir: Arc<Dir>, offer: &Offer) -> Self {
+        let (name, part_name, has_twins) = (offer.path.name().to_owned(), offer.path.part_name(), offer.meta.has_twins);
+        Self { dir, name, part_name, meta: Meta::default(), has_twins, old: None, copied: None, part: None }
     }
 
     /// The file under the final name, if it may have bytes of the offered one.
@@ -406,10 +410,12 @@ impl Incoming {
         })
     }
 
-    /// Gives the file its mode and its time.
+    /// Gives the file its properties; its time comes last, as the sign that it has the others.
     fn set_properties(&self, guarantees: &Guarantees) -> Result<(), Reason> {
+        let given = guarantees.give(&self.part().file, &self.meta)?;
         if let Some(mode) = self.meta.mode {
-            guarantees.set_mode(&self.part().file, mode & MODE_BITS, "set the file's mode")?;
+            let kept = MODE_BITS | given.set_id_bits;
+            guarantees.set_mode(&self.part().file, mode & kept, "set the file's mode")?;
         }
         if let Some(modified) = self.meta.modified {
             guarantees.set_modified(&self.part().file, modified, "set the file's time")?;
@@ -417,28 +423,30 @@ impl Incoming {
         Ok(())
     }
 
-    /// Whether the part remains one that a later run may write to when it has the file's mode.
+    /// Whether the part remains one that a later run may write to when it has the file's
+    /// properties.
     fn stays_ours(&self) -> bool {
-        self.meta.mode.is_none_or(|mode| mode & PRIVATE_FILE == PRIVATE_FILE && mode & OTHERS_WRITE == 0)
+        self.meta.extras.is_none()
+            && self.meta.mode.is_none_or(|mode| mode & PRIVATE_FILE == PRIVATE_FILE && mode & OTHERS_WRITE == 0)
     }
 
     fn part(&self) -> &Part {
         self.part.as_ref().expect("a file is finished after it is started")
     }
 
-    /// Keeps the existing file, gives it the sender's mode and time, and removes an old part.
-    pub(crate) fn keep(mut self, meta: Meta, guarantees: &Guarantees) -> Result<(), Reason> {
+    /// Keeps the existing file, and gives its properties as they were.
+    fn keep(mut self, meta: &Meta, guarantees: &Guarantees) -> Result<Metadata, Reason> {
         if self.part.is_some() {
             self.discard();
         }
         let old = self.old.take().expect("a file is kept after it was compared");
         let whole = &old.open()?.filter(|whole| old.is_as_it_was(whole)).ok_or_else(changed)?;
         let there = Metadata::from_file(whole).map_err(because("inspect the file that is there"))?;
-        let there = Meta::of(&there);
-        let mode = meta.mode.filter(|_| there.mode != meta.mode);
-        let modified = meta.modified.filter(|_| there.modified != meta.modified);
+        let given = guarantees.give(whole, meta)?;
+        let mode = given.mode_for(meta, &there);
+        let modified = meta.modified.filter(|modified| *modified != Modified::of(&there));
         if let Some(mode) = mode {
-            guarantees.set_mode(whole, mode & MODE_BITS, "set the mode of the file that is there")?;
+            guarantees.set_mode(whole, mode, "set the mode of the file that is there")?;
         }
         if let Some(modified) = modified {
             // The bytes may be in memory only, if an earlier run was interrupted before it had synced
@@ -446,10 +454,10 @@ impl Incoming {
             guarantees.sync(whole, "put the file that is there on disk")?;
             guarantees.set_modified(whole, modified, "set the time of the file that is there")?;
         }
-        if mode.is_none() && modified.is_none() {
-            return Ok(());
+        if mode.is_some() || modified.is_some() || given.has_changed {
+            guarantees.sync(whole, "put the file's properties on disk")?;
         }
-        guarantees.sync(whole, "put the file's properties on disk")
+        Ok(there)
     }
 
     /// Stops writing, and leaves the part for a later run unless it is empty.
@@ -486,18 +494,23 @@ impl Incoming {
         there.len() == offer.size && offer.meta.modified == Some(Modified::of(there)) && !has_part()
     }
 
-    /// Gives the file that is there the offered mode, if it has another one; returns whether it
-    /// could be opened for that.
-    fn take_mode_of(&self, offer: &Offer, there: &Metadata, guarantees: &Guarantees) -> Result<bool, Reason> {
-        match offer.meta.mode.map(|mode| mode & MODE_BITS) {
-            Some(mode) if Meta::of(there).mode != Some(mode) => {
-                let Some(file) = open_old(&self.dir, &self.name)? else { return Ok(false) };
-                guarantees.set_mode(&file, mode, "set the mode of the file that is there")?;
-                guarantees.sync(&file, "put the file's properties on disk")?;
-                Ok(true)
-            }
-            _ => Ok(true),
+    /// Gives the file that is there the offered properties but for the time, if it has others;
+    /// returns whether it could be opened for that.
+    fn take_properties_of(&self, offer: &Offer, there: &Metadata, guarantees: &Guarantees) -> Result<bool, Reason> {
+        let meta = &offer.meta;
+        if !meta.differs_from(there) && !meta.has_attributes() {
+            return Ok(true);
         }
+        let Some(file) = open_old(&self.dir, &self.name)? else { return Ok(false) };
+        let given = guarantees.give(&file, meta)?;
+        let mode = given.mode_for(meta, there);
+        if let Some(mode) = mode {
+            guarantees.set_mode(&file, mode, "set the mode of the file that is there")?;
+        }
+        if mode.is_some() || given.has_changed {
+            guarantees.sync(&file, "put the file's properties on disk")?;
+        }
+        Ok(true)
     }
 
     fn look_at_part(
@@ -609,6 +622,41 @@ fn open_old(dir: &Dir, name: &OsStr) -> Result<Option<File>, Reason> {
 
 fn changed() -> Reason {
     Reason::new("receiver: the file that is there changed after it was compared")
+}
+
+/// Makes a link under a name that something may have. Its meaning then changes at once: a cut
+/// leaves what was there, or the link. `finish` completes the link before.
+fn place(
+    dir: &Dir,
+    path: &RelPath,
+    there: Option<&Metadata>,
+    make: impl Fn(&OsStr) -> io::Result<()>,
+    finish: impl Fn(&OsStr) -> Result<(), Reason>,
+) -> Result<(), Reason> {
+    if there.is_some_and(Metadata::is_dir) {
+        return Err(Reason::new("receiver: a folder of this name is there"));
+    }
+    if there.is_none() {
+        inside(dir, || make(path.name())).map_err(because("make the link"))?;
+        return finish(path.name());
+    }
+    let link_name = path.link_name();
+    let make = || inside(dir, || make(&link_name));
+    let remove = || inside(dir, || dir.remove_file(&link_name));
+    let mut made = make();
+    if made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
+        remove().map_err(because("remove the link of an earlier run"))?;
+        made = make();
+    }
+    made.map_err(because("make the link"))?;
+    let placed = finish(&link_name).and_then(|()| {
+        let renamed = inside(dir, || dir.rename(&link_name, dir, path.name()));
+        renamed.map_err(because("rename the link to its final name"))
+    });
+    if placed.is_err() {
+        let _ = remove();
+    }
+    placed
 }
 
 /// Calls `call`, which reads or changes the names of a folder. If the folder's mode forbids that to

@@ -13,6 +13,8 @@ pub struct SendSummary {
     pub folders: u64,
     /// Number of symbolic links that exist at the receiver.
     pub links: u64,
+    /// Number of further names of files (hard links) that exist at the receiver.
+    pub hard_links: u64,
     /// File bytes that were sent; of a resumed file those from the resumed offset on.
     pub bytes_sent: u64,
     /// Bytes of changed files that were not sent, because the receiver's files have them.
@@ -26,8 +28,10 @@ pub struct SendSummary {
     pub removed: u64,
     /// Whether nothing was removed at the receiver, as had been asked, because something failed.
     pub is_removal_off: bool,
-    /// Number of folders and symbolic links that a dry run would make, or give another time.
+    /// Number of folders and links that a dry run would make, or give another time or owner.
     pub would_make: u64,
+    /// The properties that entries have here, and the copy does not keep.
+    pub not_kept: NotKept,
     /// The guarantees that the receiver's file system refused, each once, if the receiver's release
     /// reports them.
     pub lacking: Vec<LackingGuarantee>,
@@ -39,6 +43,21 @@ impl SendSummary {
     pub fn is_complete(&self) -> bool {
         self.failures.is_empty()
     }
+}
+
+/// Properties that the sender's entries have, and that a copy does not keep without an option. They
+/// are no failures.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NotKept {
+    /// Number of further names of files of the batch (hard links) that became files of their own.
+    pub hard_links: u64,
+    /// The reason for the first of those, if links were asked for
+    /// ([`SendOptions::hard_links`](crate::SendOptions::hard_links)).
+    pub why_apart: Option<Reason>,
+    /// Number of files and folders with set-user-id or set-group-id bits that the copy does not
+    /// have.
+    pub set_id_bits: u64,
 }
 
 /// The result of [`receive`](crate::receive).
@@ -53,6 +72,8 @@ pub struct ReceiveSummary {
     pub folders: u64,
     /// Number of symbolic links that exist at the receiver.
     pub links: u64,
+    /// Number of further names of files (hard links) that exist at the receiver.
+    pub hard_links: u64,
     /// File bytes that came over the stream and were written.
     pub bytes_received: u64,
     /// Bytes of changed files that came from the files that were there.
@@ -132,7 +153,7 @@ pub enum How {
         /// The offset of the first byte; 0 for a file that would be sent from the start.
         resumed_at: u64,
     },
-    /// In a dry run: the file is there already, and would get another mode or time.
+    /// In a dry run: the file is there already, and would get other properties.
     WouldUpdate,
 }
 

@@ -4,7 +4,7 @@
 use crate::script::Script;
 use rails_bench::fuzzing as commands;
 use rails_transfer::{AcceptStreams, ReceiveOptions, ReceiveSummary, fuzzing};
-use std::{fs, io, path::Path, sync::Arc, time::Duration};
+use std::{fs, io, os::unix::fs::MetadataExt, path::Path, sync::Arc, time::Duration};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
@@ -31,7 +31,7 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
     let (sender, receiver) = fuzzing::seeds();
     // Behind the greeting come frames: a kind, the length, the message.
     let mut messages = Vec::new();
-    for said in [sender, receiver, fuzzing::deletion(), fuzzing::change(OLD)] {
+    for said in [sender, receiver, fuzzing::deletion(), fuzzing::change(OLD), fuzzing::properties()] {
         let mut rest = &said[GREETING..];
         while let [_, length @ .., _] = rest.first_chunk::<6>().unwrap_or(&[0; 6])
             && let Some((message, behind)) = rest.get(5..).and_then(|rest| {
@@ -45,8 +45,9 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
     messages
 }
 
-/// A sender's messages, to a receiver that writes below a folder, and lets the sender delete there:
-/// no file appears or goes outside that folder, and the files counted as stored are there.
+/// A sender's messages, to a receiver that writes below a folder, and lets the sender delete there
+/// and set all properties: no file appears, goes or gets another name outside that folder, and the
+/// files counted as stored are there.
 pub(crate) fn receive(data: &[u8]) {
     let outside = folder();
     let (into, kept) = (outside.path().join("into"), outside.path().join("kept"));
@@ -54,7 +55,7 @@ pub(crate) fn receive(data: &[u8]) {
     for (path, text) in [(&kept, "x"), (&into.join(OLD), OLD_TEXT)] {
         fs::write(path, text).expect("a file in memory can be written");
     }
-    let options = ReceiveOptions::new().allow_delete(true);
+    let options = ReceiveOptions::new().allow_delete(true).allow_owners(true).allow_xattrs(true);
     if let Some(summary) = run(data, async |stream| options.receive(stream, &into, Arc::new(())).await.ok()) {
         let ReceiveSummary { stored, removed, .. } = summary;
         let old = fs::read(into.join(OLD));
@@ -68,11 +69,12 @@ pub(crate) fn receive(data: &[u8]) {
         .map(|entry| entry.path())
         .collect();
     assert!(beside.contains(&kept), "{beside:?}");
+    assert_eq!(fs::metadata(&kept).map(|kept| kept.nlink()).ok(), Some(1), "a file outside has a further name");
     assert!(beside.iter().all(|path| *path == into || *path == kept), "{beside:?}");
 }
 
 pub(crate) fn to_receiver() -> Vec<Vec<u8>> {
-    vec![fuzzing::seeds().0, fuzzing::deletion(), fuzzing::change(OLD)]
+    vec![fuzzing::seeds().0, fuzzing::deletion(), fuzzing::change(OLD), fuzzing::properties()]
 }
 
 /// A sender's messages on several streams, to a receiver that writes below a folder: after the

@@ -8,6 +8,7 @@ mod circles;
 mod fuzz;
 mod harness;
 mod lab;
+mod packages;
 mod plan;
 mod programs;
 mod python;
@@ -24,10 +25,7 @@ use crate::{
 };
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use std::{
-    path::{self, Path, PathBuf},
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
 /// Install missing packages, then build and run this checkout
 ///
@@ -127,6 +125,20 @@ enum Command {
         #[arg(long, value_name = "NAME", default_value = "release")]
         profile: String,
     },
+    /// Make `rails-bench` a single file that needs no library, for containers and for systems with
+    /// others
+    ///
+    /// It is built for this system's GNU target with the C library inside, and without hwloc: the
+    /// machine is read from the kernel's files. docs/packaging.md says what it cannot do, and
+    /// packaging/Containerfile makes an image of it.
+    PackageStatic {
+        /// The folder to write it to
+        #[arg(value_name = "DIR", default_value = "target/static")]
+        folder: PathBuf,
+        /// The profile of Cargo that the program is built with
+        #[arg(long, value_name = "NAME", default_value = "release")]
+        profile: String,
+    },
     /// Build the Python package, and run its tests
     ///
     /// Needs Python 3.10 or newer, and PyPI or a mirror for pip. The environment of its own lies in
@@ -169,8 +181,9 @@ fn run(command: Command) -> Result<Exit> {
         },
         Command::Fuzz { targets, seconds, jobs, replay: None } => fuzz::fuzz(&targets, seconds, jobs),
         Command::Circles => circles::circles(),
-        Command::PackageFiles { folder } => package_files(&folder),
-        Command::PackageDeb { folder, profile } => package_deb(&folder, &profile),
+        Command::PackageFiles { folder } => packages::files(&folder),
+        Command::PackageDeb { folder, profile } => packages::deb(&folder, &profile),
+        Command::PackageStatic { folder, profile } => packages::one_file(&folder, &profile),
         Command::Python { args } => python::python(&args),
         Command::Soak { args } => as_root("soak", "soak", args),
         Command::Bench { args } => as_root("bench", "compare", args),
@@ -180,36 +193,6 @@ fn run(command: Command) -> Result<Exit> {
 const DEMO: &str = "\
 `cargo xtask demo` moves a file over this machine's loopback rails (no root needed, and no package). Its arguments are
 those of `rails-bench demo`, and take some more crates to build. `cargo xtask demo lambdaram` reads far arrays.";
-
-/// Has `rails-bench` tell its commands to the crates that write these files: this program does not
-/// depend on it.
-fn package_files(folder: &Path) -> Result<Exit> {
-    setup::setup(Purpose::Build)?;
-    // Cargo runs at the root of the checkout, and the path is one of the caller's folder.
-    let folder = path::absolute(folder)?;
-    let program = ["--features", "package-files", "--bin", "rails-bench-package-files", "--"];
-    let mut command = shell::cargo(["run", "--quiet", "--package", "rails-bench"]);
-    let exit = shell::run(command.args(program).arg(&folder))?;
-    if exit == Exit::SUCCESS {
-        println!("{}", folder.display());
-    }
-    Ok(exit)
-}
-
-/// Makes a Debian package.
-fn package_deb(folder: &Path, profile: &str) -> Result<Exit> {
-    if !shell::succeeds("cargo", &["deb", "--version"]) {
-        anyhow::bail!("cargo-deb is not here; run: cargo install cargo-deb --locked");
-    }
-    // The manifest names this folder.
-    let exit = package_files(&shell::root().join("target/package-files"))?;
-    if exit != Exit::SUCCESS {
-        return Ok(exit);
-    }
-    let folder = path::absolute(folder)?;
-    let mut command = shell::cargo(["deb", "--package", "rails-bench", "--locked", "--profile", profile, "--output"]);
-    shell::run(command.arg(folder.join("")))
-}
 
 /// Runs a command that makes network namespaces.
 fn as_root(command: &str, subcommand: &str, args: Vec<String>) -> Result<Exit> {

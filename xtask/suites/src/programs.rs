@@ -63,14 +63,26 @@ pub(crate) fn arguments(tests: &[String]) -> impl Iterator<Item = OsString> {
 
 /// Builds and names the test programs of a suite.
 pub(crate) fn build(suite: &[&str]) -> Result<Vec<Program>> {
-    let mut command = cargo(["test", "--no-run", "--tests", "--message-format=json-render-diagnostics"]);
-    command.args(suite).stderr(Stdio::inherit());
-    println!("\n$ {}", shown(&command));
-    let output = command.output().with_context(|| format!("cannot run `{}`", shown(&command)))?;
+    let mut command = cargo(["test", "--no-run", "--tests"]);
+    messages(command.args(suite))?.lines().filter_map(|line| program(line).transpose()).collect()
+}
+
+/// Builds a program, and says where it lies.
+pub(crate) fn executable(command: &mut Command) -> Result<PathBuf> {
+    let messages = messages(command)?;
+    let built = messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok()?.executable).next_back();
+    built.with_context(|| format!("`{}` built no program", shown(command)))
+}
+
+/// The messages of a cargo that builds.
+fn messages(command: &mut Command) -> Result<String> {
+    command.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
+    println!("\n$ {}", shown(command));
+    let output = command.output().with_context(|| format!("cannot run `{}`", shown(command)))?;
     if !output.status.success() {
-        bail!("`{}` failed ({})", shown(&command), output.status);
+        bail!("`{}` failed ({})", shown(command), output.status);
     }
-    String::from_utf8_lossy(&output.stdout).lines().filter_map(|line| program(line).transpose()).collect()
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The program that a line of cargo's messages names, if it names one.

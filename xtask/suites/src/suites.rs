@@ -175,6 +175,14 @@ fn everything(
         total.add_plain(shown_at_last(drawn)?);
         Ok(())
     })?;
+    if tier.is_long {
+        for (name, needs, is_there) in packages(root) {
+            match is_there {
+                true => total.add_later(run(&mut ignored(PACKAGED, name), &mut io::stdout())?),
+                false => notes.push(format!("SKIPPED: tests named {name}* need {needs}")),
+            }
+        }
+    }
     if let Some(minutes) = tier.soak_minutes.filter(|_| root) {
         let mut soak = Tally::default();
         match shell::rails_bench("soak", ["--minutes", minutes])? {
@@ -185,7 +193,9 @@ fn everything(
     }
 
     if !tier.is_long {
-        notes.push("LEFT OUT: tests named guest_long_* and boots_long_* run with: cargo xtask test --long".to_owned());
+        let left_out =
+            "LEFT OUT: tests named guest_long_*, boots_long_* and packaged_* run with: cargo xtask test --long";
+        notes.push(left_out.to_owned());
     }
     if !root {
         notes
@@ -223,6 +233,18 @@ fn everything(
         ));
     }
     Ok(())
+}
+
+/// The tests of packages by the beginnings of their names, and whether their needs are there.
+fn packages(root: bool) -> [(&'static str, &'static str, bool); 3] {
+    let deb = succeeds("cargo", &["deb", "--version"])
+        && succeeds("dpkg-deb", &["--version"])
+        && succeeds("systemd-analyze", &["--version"]);
+    [
+        ("packaged_file_", "user namespaces (`unshare --user`)", succeeds("unshare", &["--user", "true"])),
+        ("packaged_deb_", "cargo-deb, dpkg-deb and systemd-analyze", deb),
+        ("packaged_image_", "root and podman", root && succeeds("podman", &["--version"])),
+    ]
 }
 
 /// Whether NVIDIA's driver names a device: by its program, since nothing here is built against the
@@ -306,6 +328,8 @@ fn ignored(suite: &[&str], name: &str) -> Command {
     command
 }
 
+/// The crate with the tests of packages.
+const PACKAGED: &[&str] = &["--package", "rails-bench"];
 /// How many tests a program runs at a time: by itself one for each processor.
 const THREADS: &str = "RUST_TEST_THREADS";
 /// Without chrt(1), which util-linux has, the lowest share is all there is.

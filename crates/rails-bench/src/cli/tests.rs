@@ -28,7 +28,7 @@ fn document_of_the_commands_is_generated() {
     let document = format!(
         "# Commands of rails-bench\n\n`rails-bench COMMAND --help` lists the options of each.\n\n{}\n\
          Exit codes: 0 done; 1 something failed, and was named; 2 a wrong command line; 3 (`send`) all that was sent arrived, \
-         but\nspecial files or reserved names were left out (0 with `--allow-skipped`); 128 and its number after a signal.\n\
+         but\nspecial files, reserved names or attributes were left out (0 with `--allow-skipped`); 128 and its number after a signal.\n\
          `run` ends as its program does.\n\n\
          Those of the laboratory take the feature `lab`: they make network namespaces, emulate paths and machines, and\n\
          measure streams beside other transports.\n\n{}",

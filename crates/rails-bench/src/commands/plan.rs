@@ -99,12 +99,12 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     if args.json {
         Document::of(Report { plan: &plan, unheld: &unheld, paired: paired.as_ref() }).print()?;
     } else {
-        print::result(&plan)?;
+        print::text(&plan)?;
         for unheld in &unheld {
-            print::result(format_args!("not held: {}", with_remedies(unheld)))?;
+            print::text(format_args!("not held: {}", with_remedies(unheld)))?;
         }
         if let Some(paired) = &paired {
-            print::result(format_args!("\n{paired}\n"))?;
+            print::text(format_args!("\n{paired}\n"))?;
         }
     }
     let complete = paired.is_none_or(|paired| paired.is_complete());

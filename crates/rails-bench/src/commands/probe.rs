@@ -152,7 +152,7 @@ fn print_report(report: &PathReport, json: bool) -> Result<()> {
         return Ok(());
     }
     let at_least = if report.may_carry_more { "at least " } else { "" };
-    print::result(format_args!(
+    print::text(format_args!(
         "capacity  {at_least}{} of IP packets\nround trip  {:.1?}, {:.1?} while it is full\nloss  {:.3} %\nMTU  {} bytes\n",
         report.capacity,
         report.min_rtt,

@@ -4,9 +4,9 @@ use crate::{
     document::{Contents, Document, Schema},
     exit::{Exit, Help},
     print,
+    table::Table,
 };
 use anyhow::{Context, Result};
-use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use rails_bind::claims::{ClaimError, Claims, Holder};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -54,9 +54,9 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     if args.json {
         Document::of(Report { holders: &holders }).print()?;
     } else if holders.is_empty() {
-        print::result("no claims on this host\n")?;
+        print::text("no claims on this host\n")?;
     } else {
-        print::result(table(&holders))?;
+        print::text(table(&holders))?;
     }
     Ok(Exit::Done)
 }
@@ -74,9 +74,7 @@ fn list(claims: &Claims, is_named: bool) -> Result<Vec<Holder>> {
 
 /// A line for each process.
 fn table(holders: &[Holder]) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    table.set_header(["process", "user", "holds", "command"]);
+    let mut table = Table::plain(["process", "user", "holds", "command"], [true, true, false, false]);
     for holder in holders {
         let known = |number: Option<u32>, unknown: &str| number.map_or(unknown.to_owned(), |number| number.to_string());
         let command = holder.command.as_deref().unwrap_or(UNKNOWN);
@@ -84,13 +82,7 @@ fn table(holders: &[Holder]) -> String {
             (known(holder.pid, if holder.is_open_file { UNKNOWN } else { "unseen" }), known(holder.user, UNKNOWN));
         table.add_row([process, user, holder.holds.to_string(), command.to_owned()]);
     }
-    for (column, is_number) in table.column_iter_mut().zip([true, true, false, false]) {
-        column.set_padding((0, 2));
-        if is_number {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    format!("{table}\n")
 }
 
 const UNKNOWN: &str = "unknown";

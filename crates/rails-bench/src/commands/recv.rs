@@ -39,7 +39,9 @@ that waits. The receiver keeps an unfinished file as .NAME.rails-part, and the n
 The bytes are encrypted, by TLS or with keys made of the secret, but with --no-encryption or --insecure.
 
 A receiver that accepts files has not agreed to lose any: without --allow-delete it refuses a batch with --delete, \
-a dry run too, which tells the sender the names that are here.")]
+a dry run too, which tells the sender the names that are here. Nor has it agreed to give rights away: what arrives \
+belongs to the user who runs it, without set-user-ID and set-group-ID bits, access lists and attributes of security. and \
+trusted., but for --allow-owners and --allow-xattrs. Attributes of user. are data, and are taken (send --xattrs).")]
 pub(crate) struct Args {
     /// Listen on these addresses, a lane for each
     #[arg(long, required = true, value_delimiter = ',', value_name = "ADDR")]
@@ -69,6 +71,15 @@ pub(crate) struct Args {
     /// A sender that means harm may then remove all that is below --into, and nothing else
     #[arg(long)]
     allow_delete: bool,
+    /// Let senders set owners, and set-user-ID and set-group-ID bits (`send --owner --group`), as
+    /// far as this process may. A sender that means harm may then leave programs that run as
+    /// any user
+    #[arg(long)]
+    allow_owners: bool,
+    /// Let senders set access lists (`send --acls`), and as far as this process may attributes of
+    /// security. and trusted. (`send --xattrs`), capabilities of programs among them
+    #[arg(long)]
+    allow_xattrs: bool,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
@@ -109,7 +120,11 @@ async fn receive(args: &Args, end: &Endpoint, guest: Guest, stop: Stop, details:
         return Err(left.into());
     }
     let progress = Arc::new(Progress::new(args.quiet, details));
-    let options = ReceiveOptions::new().strict(args.strict).allow_delete(args.allow_delete);
+    let options = ReceiveOptions::new()
+        .strict(args.strict)
+        .allow_delete(args.allow_delete)
+        .allow_owners(args.allow_owners)
+        .allow_xattrs(args.allow_xattrs);
     let (peer, limit) = (session.peer_addr(), args.idle_timeout);
     let (end_turn, turn_ends) = oneshot::channel();
     let gives_way = async { turn_ends.await.unwrap_or_else(|_| unreachable!("the batch ends before its turn")) };

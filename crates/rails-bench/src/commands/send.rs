@@ -1,6 +1,7 @@
 //! `rails-bench send`
 
 mod filter;
+mod keep;
 mod list;
 
 use crate::{
@@ -19,6 +20,7 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use filter::FilterArgs;
+use keep::KeepArgs;
 use list::ListArgs;
 use rails_multirail::RailRequest;
 use rails_topo::Bandwidth;
@@ -34,7 +36,8 @@ use tokio::time::sleep;
 /// Send files and folders to a `recv`, over as many lanes as there are addresses or rails
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-ADDR is IP[:PORT], [IPv6]:PORT or NAME[:PORT]; the default port is 7575. All addresses of a name are called.
+ADDR is IP[:PORT], [IPv6]:PORT or NAME[:PORT]; the default port is 7575. All addresses of a name are called. PEER: alone, \
+also as the last FILE, is a peer of ~/.config/rails/config.toml or /etc/rails/config.toml (docs/configuration.md).
 
 There are as many lanes as rails or as addresses, whichever are more. Without --from there is one rail towards each \
 address, from where the routing table leads there. With one address and several rails the receiver is asked for its lanes, and \
@@ -44,11 +47,16 @@ Examples:
   rails-bench send data/ --to 10.0.1.9,10.0.2.9 --secret-file secret
   rails-bench send big.iso --to storage --from eth0,eth1@8-11 --secret-file secret
   rails-bench send big.iso --to storage --from auto --explain --secret-file secret
+  rails-bench send data/ storage:
 
 A copy keeps bytes, holes, names, symbolic links (as they are; one that is named is followed), times of modification, and \
-permissions (a folder's sticky bit among them). It keeps no owners, set-user-id and set-group-id bits, hard links, extended \
-attributes and access lists; special files are left out, named, and make exit code 3 (0 with --allow-skipped); a \
-failed file makes exit code 1.
+permissions (a folder's sticky bit among them). With options it keeps hard links (-H), owners (-o, -g) and with them \
+set-user-ID and set-group-ID bits, extended attributes (-X) and access lists (-A); all -HogXA, as rsync's. What the receiver \
+does not allow or its file system refuses is said once, and the copy goes on. Hard links and set-ID bits that no option \
+keeps are counted in the summary. It never keeps times of access and creation, or the attributes of links.
+
+Special files and names that the receiver keeps for itself (.NAME.rails-part) are left out, named, and make exit code 3, as do \
+attributes that have no room: a file's have 8000 bytes in all (0 with --allow-skipped). A failed file makes exit code 1.
 
 Patterns are matched against the path below the receiver's folder: one that begins with / from there on, one with a / \
 inside against its end, any other against the name; one that ends in / matches folders alone. * and ? match no /, and ** any \
@@ -89,7 +97,7 @@ pub(crate) struct Args {
     /// Say which lanes are paired and why, and which did not connect
     #[arg(long)]
     explain: bool,
-    /// End with exit code 0 where special files or reserved names were left out,
+    /// End with exit code 0 where special files, reserved names or attributes were left out,
     /// and not with 3
     #[arg(long)]
     allow_skipped: bool,
@@ -123,6 +131,8 @@ pub(crate) struct Args {
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
+    #[command(flatten)]
+    keep: KeepArgs,
     #[command(flatten)]
     list: ListArgs,
     #[command(flatten)]
@@ -198,6 +208,7 @@ impl Args {
             .remove_sources(self.remove_source_files)
             .dry_run(self.dry_run)
             .delete(self.delete);
+        let options = self.keep.add_to(options);
         let options = match list {
             Some(list) => options.files(list),
             None => options,

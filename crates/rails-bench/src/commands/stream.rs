@@ -251,10 +251,10 @@ async fn ask(args: &Args, endpoint: &Endpoint, remotes: &Remotes, mut stop: Stop
     }
     for one in &figures {
         let (bytes, count, p50, p99) = (one.bytes, one.count, one.p50_us, one.p99_us);
-        print::result(format_args!("{bytes} bytes: {count} round trips, p50 {p50:.1} us, p99 {p99:.1} us\n"))?;
+        print::text(format_args!("{bytes} bytes: {count} round trips, p50 {p50:.1} us, p99 {p99:.1} us\n"))?;
     }
     let mode = kind.is_none().then(|| endpoint.options.security().mode().to_string());
-    print::result(report::security(mode.as_deref()))?;
+    print::text(report::security(mode.as_deref()))?;
     Ok(Exit::Done)
 }
 

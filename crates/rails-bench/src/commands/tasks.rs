@@ -10,9 +10,9 @@ use crate::{
         tasks::{self, Spread, TaskCosts},
     },
     print,
+    table::Table,
 };
 use anyhow::Result;
-use comfy_table::Table;
 use rails_topo::Machine;
 use serde::Serialize;
 use std::time::Duration;
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         let report = Report { machine: topology.machine(), costs: &costs, overhead: overhead.as_ref() };
         Document::of(report).print()?;
     } else {
-        print::result(format_args!("{}{}", tables(topology.machine(), &costs), taken(overhead.as_ref())))?;
+        print::text(format_args!("{}{}", tables(topology.machine(), &costs), taken(overhead.as_ref())))?;
     }
     Ok(Exit::Done)
 }

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         let records = journal.records()?;
         match args.json {
             true => Document::of(Report::listed(&journal, &records)).print()?,
-            false => print::result(list(&journal, &records))?,
+            false => print::text(list(&journal, &records))?,
         }
         if records.is_empty() {
             args.journal.where_else(&journal).into_iter().for_each(print::note);
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     let undone = journal.undo(&Host::this(), Undo::AbandonedAndKept, args.force)?;
     match args.json {
         true => Document::of(Report::undone(&journal, &undone)).print()?,
-        false => print::result(outcomes(&journal, &undone))?,
+        false => print::text(outcomes(&journal, &undone))?,
     }
     if undone.is_empty() {
         args.journal.where_else(&journal).into_iter().for_each(print::note);

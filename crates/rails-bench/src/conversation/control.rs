@@ -254,7 +254,7 @@ mod tests {
         let unnamed = heard(&said(b"\"files\"")).await;
         assert!(matches!(unnamed, Err(ConversationError::Unreadable(_))), "{unnamed:?}");
         assert!(matches!(heard(b"BENCH-TO\x02\x01").await, Err(ConversationError::Version(0x102))));
-        assert!(matches!(heard(b"RAILS-FT\x05\x00").await, Err(ConversationError::Foreign)));
+        assert!(matches!(heard(b"RAILS-FT\x06\x00").await, Err(ConversationError::Foreign)));
         assert!(matches!(heard(b"GET /").await, Err(ConversationError::Cut(_))));
         assert!(matches!(heard(&said(b"\"fish\"")).await, Err(ConversationError::Unreadable(_))));
         assert!(matches!(heard(&said(&[b' '; 2000])).await, Err(ConversationError::TooLong { length: 2000, .. })));

@@ -30,7 +30,7 @@ impl Source {
         stop: Stop,
     ) -> Result<Option<Self>> {
         let room = check_room(folder, size.as_bytes().saturating_mul(2))?;
-        print::result(format_args!(
+        print::text(format_args!(
             "file       {size} of BLAKE3 output from --seed {seed}\n           in {}, which has {room} free and takes the file twice\n",
             folder.display(),
         ))?;
@@ -52,7 +52,7 @@ impl Source {
         }
         let size = DataSize::bytes(metadata.len());
         let room = check_room(folder, metadata.len())?;
-        print::result(format_args!(
+        print::text(format_args!(
             "file       {}, {size}\n           received in {}, which has {room} free\n",
             path.display(),
             folder.display(),

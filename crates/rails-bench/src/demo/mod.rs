@@ -63,7 +63,7 @@ impl Demo {
     /// `None` if the user ended it.
     async fn carry_out(self, stop: Stop) -> Result<Option<()>> {
         let topology = this_machine()?;
-        print::result(Brief(&topology))?;
+        print::text(Brief(&topology))?;
 
         // Removed with all that is in it when this function ends, however it ends.
         let folder = tempfile::Builder::new().prefix("rails-demo-").tempdir().context("no temporary folder");
@@ -85,12 +85,12 @@ impl Demo {
         let sender = Endpoint::on_loopback(topology.clone(), self.rails, options.clone())?;
         let receiver = Endpoint::on_loopback(topology, self.rails, options)?;
         let (near, far) = connect(&sender, &receiver).await?;
-        print::result(format_args!(
+        print::text(format_args!(
             "rails      {} to send and {} to receive, each a thread of its own, joined by a random secret\n",
             sender.rails.len(),
             receiver.rails.len(),
         ))?;
-        receiver.notes.iter().try_for_each(|note| print::result(format_args!("           note: {note}\n")))?;
+        receiver.notes.iter().try_for_each(|note| print::text(format_args!("           note: {note}\n")))?;
 
         let progress = Arc::new(Progress::bar_only(self.quiet));
         let inbox = folder.path().join("received");
@@ -123,7 +123,7 @@ impl Demo {
             "the file that arrived is not the one that was sent: BLAKE3 {arrived} here, {} there",
             source.digest
         );
-        print::result(format_args!(
+        print::text(format_args!(
             "\nverified   BLAKE3 {arrived}\n           by the receiver as it arrived, and again from the file read back\n"
         ))?;
         Ok(Some(()))
@@ -161,7 +161,7 @@ fn tell(sent: &Batch<SendSummary>, received: &Batch<ReceiveSummary>) -> Result<(
     let of_rails: f64 = parts.iter().flat_map(|part| &part.side.rails).filter_map(|rail| rail.cpu_seconds).sum();
     // The two ends share one process, and each counted its time.
     let of_process = sent.side.cpu_seconds.max(received.side.cpu_seconds);
-    print::result(format_args!(
+    print::text(format_args!(
         "\nPlacement, as read back from the kernel\n{placement}\n{}{}\nTraffic\n{traffic}{}{}\n\
          received   {}\n\
          CPU        {of_process:.2} s in all: {of_rails:.2} s on the rails' threads, the rest for files and hashing\n",

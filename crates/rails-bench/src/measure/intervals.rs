@@ -110,7 +110,7 @@ impl Intervals {
             self.last = Some(seen);
             let printed = match self.as_json {
                 true => Document::of(interval).print_line(),
-                false => print::result(format_args!("{interval}\n")),
+                false => print::text(format_args!("{interval}\n")),
             };
             if printed.is_err() {
                 return pending().await;

@@ -25,9 +25,11 @@ pub(crate) struct Sent<'a> {
     folders: u64,
     /// The number of symbolic links that exist at the receiver.
     links: u64,
+    /// The number of further names of files (hard links) that exist at the receiver.
+    hard_links: u64,
     /// Whether nothing was changed at either end, and `how` and the counts tell what would be.
     dry_run: bool,
-    /// The number of folders and links that a dry run would make or give another time.
+    /// The number of folders and links that a dry run would make or give another time or owner.
     would_make: u64,
     /// The number of the receiver's entries that were removed (`--delete`).
     removed: u64,
@@ -35,9 +37,11 @@ pub(crate) struct Sent<'a> {
     is_removal_off: bool,
     /// The entries that did not arrive.
     failures: Vec<Entry<'a>>,
-    /// The entries that were left out on purpose.
+    /// The entries that were left out on purpose, and those whose attributes were.
     left_out: Vec<Entry<'a>>,
-    /// The guarantees that the receiver's file system refused.
+    /// The properties that the sender's entries have, and the copy has not.
+    not_kept: Unkept,
+    /// The guarantees that the receiver or its file system refused.
     lacking: Vec<String>,
     /// The sending process.
     sender: &'a Side,
@@ -61,6 +65,8 @@ pub(crate) struct Received<'a> {
     folders: u64,
     /// The number of symbolic links that exist at the receiver.
     links: u64,
+    /// The number of further names of files (hard links) that exist at the receiver.
+    hard_links: u64,
     /// Whether nothing was changed, and `would_store` tells how many files the sender would send.
     dry_run: bool,
     /// The number of files that would be stored.
@@ -133,8 +139,20 @@ enum Arrival {
         /// The offset from which on bytes would be sent.
         resumed_at: u64,
     },
-    /// The receiver's file would get another mode or time.
+    /// The receiver's file would get other properties.
     WouldUpdate,
+}
+
+/// Properties that a copy keeps on demand alone.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct Unkept {
+    /// The number of further names of files (hard links) that became files of their own.
+    hard_links: u64,
+    /// The reason for the first of those, if links were asked for (`--hard-links`).
+    why_apart: Option<String>,
+    /// The number of files and folders that lost set-user-id or set-group-id bits.
+    set_id_bits: u64,
 }
 
 /// An entry that did not arrive.
@@ -172,12 +190,18 @@ pub(crate) fn sent<'a>(
         files: summary.files.iter().map(File::from).collect(),
         folders: summary.folders,
         links: summary.links,
+        hard_links: summary.hard_links,
         dry_run,
         would_make: summary.would_make,
         removed: summary.removed,
         is_removal_off: summary.is_removal_off,
         failures: summary.failures.iter().map(Entry::from).collect(),
         left_out: summary.skipped.iter().map(Entry::from).collect(),
+        not_kept: Unkept {
+            hard_links: summary.not_kept.hard_links,
+            why_apart: summary.not_kept.why_apart.as_ref().map(ToString::to_string),
+            set_id_bits: summary.not_kept.set_id_bits,
+        },
         lacking: lacking(&summary.lacking),
         sender: &batch.side,
     })
@@ -197,6 +221,7 @@ pub(crate) fn received<'a>(
         unchanged: summary.already_there,
         folders: summary.folders,
         links: summary.links,
+        hard_links: summary.hard_links,
         dry_run: summary.is_dry_run,
         would_store: summary.would_store,
         removed: summary.removed,

@@ -13,7 +13,7 @@ use crate::{
 use anyhow::Result;
 use rails_multirail::Policy;
 use rails_topo::DataSize;
-use rails_transfer::{How, ReceiveSummary, SendSummary};
+use rails_transfer::{How, NotKept, ReceiveSummary, SendSummary};
 use std::time::Duration;
 
 /// Prints the result of sending, for which the batch was begun again so many times.
@@ -29,14 +29,16 @@ pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, begun_agai
     if summary.removed > 0 {
         counts += &removed(summary.removed);
     }
+    if summary.hard_links > 0 {
+        counts += &hard_links(summary.hard_links);
+    }
+    counts += &not_kept(&summary.not_kept);
     counts += &reused(summary.bytes_reused);
     if begun_again > 0 {
         let times = if begun_again == 1 { "once" } else { &format!("{begun_again} times") };
         counts += &format!("\nbegun again: {times}; the table below tells of the last time alone");
     }
-    for lacking in &summary.lacking {
-        print::note(format_args!("warning: receiver: {lacking}"));
-    }
+    say_lacking(summary);
     let part = Part { name: "send", sends: true, side: &batch.side };
     print_batch("sent", summary.bytes_sent, batch, &counts, part, details)
 }
@@ -44,6 +46,7 @@ pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, begun_agai
 /// Prints the result of a dry run.
 pub(crate) fn compared(summary: &SendSummary) -> Result<()> {
     say_off(summary);
+    say_lacking(summary);
     let (mut wanted, mut bytes, mut updated) = (0, 0, 0);
     for file in &summary.files {
         match file.how {
@@ -52,16 +55,17 @@ pub(crate) fn compared(summary: &SendSummary) -> Result<()> {
             _ => {}
         }
     }
-    print::result(format!(
+    print::text(format!(
         "would send {wanted} files ({}), make {} folders and links, and remove {} entries\n\
-         files: {wanted} to send, {updated} to update, {} unchanged, {} left out, {} failed\n\
+         files: {wanted} to send, {updated} to update, {} unchanged, {} left out, {} failed{}\n\
          a dry run: nothing was changed\n",
         DataSize::bytes(bytes),
         summary.would_make,
         summary.removed,
         summary.files.len() - wanted - updated,
         summary.skipped.len(),
-        summary.failures.len()
+        summary.failures.len(),
+        not_kept(&summary.not_kept)
     ))
 }
 
@@ -72,6 +76,13 @@ fn say_off(summary: &SendSummary) {
         print::note(format_args!(
             "--delete: nothing further is removed at the receiver, because {failed} entries failed"
         ));
+    }
+}
+
+/// Says what the receiver does not keep.
+fn say_lacking(summary: &SendSummary) {
+    for lacking in &summary.lacking {
+        print::note(format_args!("warning: receiver: {lacking}"));
     }
 }
 
@@ -88,11 +99,30 @@ fn reused(bytes: u64) -> String {
     }
 }
 
+/// The hard links of a batch, as a part of its counts.
+fn hard_links(links: u64) -> String {
+    format!("\nhard links: {links}")
+}
+
+/// The properties that the sender's entries have and the copy has not, as a part of its counts.
+fn not_kept(NotKept { hard_links, why_apart, set_id_bits, .. }: &NotKept) -> String {
+    let mut text = String::new();
+    if *hard_links > 0 {
+        let why = why_apart.as_ref().map_or("-H keeps them".to_owned(), ToString::to_string);
+        text += &format!("\nnot kept: {hard_links} hard links, which became files of their own ({why})");
+    }
+    if *set_id_bits > 0 {
+        text +=
+            &format!("\nnot kept: the set-ID bits of {set_id_bits} entries (-o and -g keep them with their owners)");
+    }
+    text
+}
+
 /// Prints the result of receiving.
 pub(crate) fn received(batch: &Batch<ReceiveSummary>, summary: &ReceiveSummary, details: bool) -> Result<()> {
     if summary.is_dry_run {
         let (wanted, unchanged) = (summary.would_store, summary.already_there);
-        return print::result(format!(
+        return print::text(format!(
             "files: {wanted} to store, {unchanged} unchanged, {} failed\na dry run: nothing was changed\n",
             summary.failed
         ));
@@ -101,6 +131,9 @@ pub(crate) fn received(batch: &Batch<ReceiveSummary>, summary: &ReceiveSummary, 
         format!("files: {} stored, {} unchanged, {} failed", summary.stored, summary.already_there, summary.failed);
     if summary.removed > 0 {
         counts += &removed(summary.removed);
+    }
+    if summary.hard_links > 0 {
+        counts += &hard_links(summary.hard_links);
     }
     counts += &reused(summary.bytes_reused);
     let part = Part { name: "receive", sends: false, side: &batch.side };
@@ -184,5 +217,5 @@ fn print_parts(head: &str, parts: &[Part<'_>], details: bool) -> Result<()> {
     if details {
         text += &format!("\n{}", verdicts(parts));
     }
-    print::result(text)
+    print::text(text)
 }

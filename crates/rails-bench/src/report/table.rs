@@ -1,8 +1,10 @@
 //! A table of rails with chosen columns.
 
 use super::Part;
-use crate::side::{LaneReport, RailReport};
-use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use crate::{
+    side::{LaneReport, RailReport},
+    table::Table,
+};
 use rails_bind::affinity::Verdict;
 use rails_topo::DataSize;
 
@@ -42,9 +44,8 @@ pub(crate) enum Column {
 /// The table. If a column is about lanes, a rail has a line for each of its lanes, and an
 /// [unused](super::unused) one has none.
 pub(crate) fn table(columns: &[Column], parts: &[Part<'_>]) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    table.set_header(columns.iter().map(|column| column.head()));
+    let header: Vec<_> = columns.iter().map(|column| column.head()).collect();
+    let mut table = Table::plain(header, columns.iter().map(|column| column.is_number()));
     let of_lanes = columns.contains(&Column::Lane);
     for part in parts {
         let total = part.side.lanes().map(|lane| part.bytes(lane)).sum();
@@ -60,13 +61,7 @@ pub(crate) fn table(columns: &[Column], parts: &[Part<'_>]) -> String {
             }
         }
     }
-    for (column, wished) in table.column_iter_mut().zip(columns) {
-        column.set_padding((0, 2));
-        if wished.is_number() {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    format!("{table}\n")
 }
 
 impl Column {

@@ -105,8 +105,9 @@ fn a_missing_secret_says_how_to_make_one() {
 fn there_is_one_answer_to_who_may_join() {
     let send = ["send", "x", "--to", "127.0.0.1:1"];
     refused(send.into_iter().chain(["--insecure", "--secret-file", "x"]), 2, &["--insecure", "--secret-file"]);
-    let both = rails_bench(send.into_iter().chain(["--insecure"])).env("RAILS_SECRET", "0123456789abcdef").output();
-    check(&both.unwrap(), 2, &["two answers", "RAILS_SECRET", "env -u RAILS_SECRET"]);
+    // A flag goes before the variable, as all flags do: the file is missing, and nobody listens.
+    let both = rails_bench(send.into_iter().chain(["--insecure"])).env("RAILS_SECRET", "short").output();
+    check(&both.unwrap(), 1, &["warning: --insecure", "nothing was sent"]);
 }
 
 #[test]

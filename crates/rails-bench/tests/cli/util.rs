@@ -21,7 +21,7 @@ pub(crate) const DEFAULT_SIGNALS: &str = "--default-signal=HUP,INT,QUIT,TERM";
 pub(crate) fn rails_bench<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new("env");
     command.arg(DEFAULT_SIGNALS).arg(cargo_bin("rails-bench"));
-    command.args(args).env_remove("RAILS_SECRET").stdin(Stdio::null());
+    command.args(args).env_remove("RAILS_SECRET").env_remove("COLUMNS").stdin(Stdio::null());
     // The configuration of this machine's user is no part of a test.
     command.env("XDG_CONFIG_HOME", "/nonexistent");
     command

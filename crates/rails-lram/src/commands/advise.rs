@@ -83,7 +83,7 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
     if args.json {
         print::result(format_args!("{:#}\n", json(&trace, &advice)))?;
     } else {
-        print::result(text(&trace, &advice))?;
+        print::text(text(&trace, &advice))?;
     }
     Ok(Exit::Done)
 }

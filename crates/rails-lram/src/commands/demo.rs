@@ -81,7 +81,7 @@ async fn show(args: &Args, folder: &Path) -> Result<Exit> {
             outcome.ahead.to_string(),
         ]);
     }
-    print::result(format_args!("{table}\n"))?;
+    print::text(format_args!("{table}\n"))?;
     print::note(format_args!(
         "all cases read the same elements; the path has {}, and a round trip of {:?}",
         args.rate, args.rtt

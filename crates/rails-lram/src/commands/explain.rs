@@ -41,7 +41,7 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
         if args.json {
             print::result(format_args!("{}\n", json(&array, &selection, &explanation, bytes)))?;
         } else {
-            print::result(text(&array, &selection, &explanation, bytes, args.blocks))?;
+            print::text(text(&array, &selection, &explanation, bytes, args.blocks))?;
         }
         Ok(Exit::Done)
     }))

@@ -64,7 +64,7 @@ async fn status(args: &Args, site: &Site) -> Result<Exit> {
     } else if args.prometheus {
         print::result(prometheus(&answers))?;
     } else {
-        print::result(text(&answers))?;
+        print::text(text(&answers))?;
     }
     let is_whole = answers.iter().all(|(_, answer)| answer.is_ok());
     Ok(if is_whole { Exit::Done } else { Exit::Failed })

@@ -125,7 +125,7 @@ fn show_replay(args: &ReplayCommand) -> Result<Exit> {
     if args.json {
         print::result(format_args!("{:#}\n", json(&trace, &setting, &outcome, &then)))?;
     } else {
-        print::result(text(&trace, &setting, &recorded, &outcome, &then))?;
+        print::text(text(&trace, &setting, &recorded, &outcome, &then))?;
     }
     Ok(Exit::Done)
 }

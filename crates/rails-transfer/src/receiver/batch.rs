@@ -5,13 +5,13 @@ use crate::{
     error::Violation,
     frame::Terms,
     guarantee::LackingGuarantee,
-    message::{Digest, FromReceiver, Offer, Settled, Totals},
+    message::{Digest, FromReceiver, FromSender, Offer, Settled, Totals},
     meta::Meta,
     observe::{Change, Observer, Outcome},
     path::{LinkTarget, RelPath},
     proto::{CONTROL, Fate, Inbound, WINDOW},
     reason::Reason,
-    store::{Found, Incoming, Next, Old, Search, Store, Trial, Tried, updated},
+    store::{Found, Incoming, Next, Old, Search, Store, Trial, Tried},
     summary::ReceiveSummary,
 };
 use std::{
@@ -69,11 +69,12 @@ struct Searching {
     search: Search,
 }
 
-/// A file of a dry run, and the properties of the one that is there.
+/// A file of a dry run, and what becomes of the one that is there if it has the same bytes.
 struct Compared {
     path: RelPath,
     size: u64,
-    there: Option<Meta>,
+    there: Option<Settled>,
+    has_twins: bool,
 }
 
 struct Receiving {
@@ -146,7 +147,7 @@ impl Batch {
         id: u64,
         path: &RelPath,
         target: &LinkTarget,
-        meta: Meta,
+        meta: &Meta,
     ) -> Result<FromReceiver, Violation> {
         self.state().inbound.on_simple(id)?;
         let made = match &self.disk {
@@ -156,7 +157,16 @@ impl Batch {
         Ok(self.made(id, path, made, |summary| &mut summary.links))
     }
 
-    pub(super) fn on_seal(&self, id: u64, path: &RelPath, meta: Meta) -> Result<FromReceiver, Violation> {
+    pub(super) fn on_twin(&self, id: u64, path: &RelPath, target: &RelPath) -> Result<FromReceiver, Violation> {
+        self.state().inbound.on_simple(id)?;
+        let made = match &self.disk {
+            Disk::Store(store) => store.make_twin(path, target).map(|()| Settled::Made),
+            Disk::Trial(trial) => trial.twin(path, target),
+        };
+        Ok(self.made(id, path, made, |summary| &mut summary.hard_links))
+    }
+
+    pub(super) fn on_seal(&self, id: u64, path: &RelPath, meta: &Meta) -> Result<FromReceiver, Violation> {
         self.state().inbound.on_seal(id)?;
         Ok(match self.store().seal_folder(path, meta) {
             Ok(()) => FromReceiver::Settled { id, outcome: Settled::Made },
@@ -186,7 +196,12 @@ impl Batch {
         })
     }
 
-    fn on_compared(&self, id: u64, found: Result<Tried, Reason>, Offer { path, size, .. }: Offer) -> FromReceiver {
+    fn on_compared(
+        &self,
+        id: u64,
+        found: Result<Tried, Reason>,
+        Offer { path, size, meta, .. }: Offer,
+    ) -> FromReceiver {
         match found {
             Ok(Tried::Settled(Settled::Kept)) => self.kept(id, &path, size),
             Ok(Tried::Settled(_)) => self.would_update(id, &path, size),
@@ -194,7 +209,7 @@ impl Batch {
                 let mut state = self.state();
                 state.inbound.answer(id, size, &held);
                 state.old.extend(old.map(|old| (id, old)));
-                state.compared.insert(id, Compared { path, size, there });
+                state.compared.insert(id, Compared { path, size, there, has_twins: meta.has_twins });
                 FromReceiver::Held { id, held }
             }
             Err(reason) => self.failed(id, &path, size, reason),
@@ -214,27 +229,32 @@ impl Batch {
         let mut state = self.state();
         state.inbound.on_would(id, offset)?;
         state.old.remove(&id);
-        let Compared { path, size, .. } = state.compared.remove(&id).expect("an offered file is kept");
+        let Compared { path, size, has_twins, .. } = state.compared.remove(&id).expect("an offered file is kept");
         state.summary.would_store += 1;
         state.summary.arrived(&path);
         drop(state);
+        if let Disk::Trial(trial) = &self.disk
+            && has_twins
+        {
+            trial.replace(&path);
+        }
         Ok(self.would(id, &path, size, Change::Send { resumed_at: offset }))
     }
 
-    pub(super) fn on_keep(&self, id: u64, meta: Meta) -> Result<FromReceiver, Violation> {
+    pub(super) fn on_keep(&self, id: u64, meta: &Meta) -> Result<FromReceiver, Violation> {
         let mut state = self.state();
         state.inbound.on_keep(id)?;
         state.old.remove(&id);
-        if let Some(Compared { path, size, there }) = state.compared.remove(&id) {
+        if let Some(Compared { path, size, there, .. }) = state.compared.remove(&id) {
             drop(state);
-            return Ok(match there.map(|there| updated(there, meta)) {
+            return Ok(match there {
                 Some(Settled::Would) => self.would_update(id, &path, size),
                 _ => self.kept(id, &path, size),
             });
         }
         let Receiving { path, size, file } = state.take(id);
         drop(state);
-        Ok(match file.keep(meta, self.guarantees()) {
+        Ok(match self.store().keep(file, meta) {
             Ok(()) => self.kept(id, &path, size),
             Err(reason) => self.failed(id, &path, size, reason),
         })
@@ -392,7 +412,17 @@ impl Batch {
     }
 
     fn guarantees(&self) -> &Guarantees {
-        &self.store().guarantees
+        match &self.disk {
+            Disk::Store(store) => &store.guarantees,
+            Disk::Trial(trial) => &trial.guarantees,
+        }
+    }
+
+    /// Takes from a message what the operator does not let a sender set.
+    pub(super) fn restrict(&self, message: &mut FromSender) {
+        if let Some(meta) = message.meta_mut() {
+            self.guarantees().restrict(meta);
+        }
     }
 
     /// The mark of the receiving folder. A dry run removes no source, and needs none.
@@ -404,10 +434,7 @@ impl Batch {
     }
 
     fn lacking(&self) -> Vec<LackingGuarantee> {
-        match &self.disk {
-            Disk::Store(store) => store.guarantees.lacking(),
-            Disk::Trial(_) => Vec::new(),
-        }
+        self.guarantees().lacking()
     }
 
     fn sync(&self) -> Result<(), Reason> {

@@ -102,8 +102,8 @@ fn runs_behind_a_cut_are_copied_no_more() {
     let folder = Folder { path: into.path().to_owned(), guarantees, observer, answers, streams: 1, terms };
     let (work_in, work) = mpsc::channel(WRITE_BEHIND);
     let (batch, worker) = block_on(Main::start(work, sync_mpsc::channel().0).unwrap().begin(folder)).unwrap();
-    let meta = Meta::default();
-    let offer = Offer { path: RelPath::parse("f").unwrap(), size, meta, compare: Compare::Digests };
+    let meta = Meta::default;
+    let offer = Offer { path: RelPath::parse("f").unwrap(), size, meta: meta(), compare: Compare::Digests };
     for message in [FromSender::Totals(Totals::default()), FromSender::Offer { id: 0, offer }] {
         block_on(work_in.send(Frame::Message(message))).unwrap();
     }
@@ -113,7 +113,7 @@ fn runs_behind_a_cut_are_copied_no_more() {
     let mut bytes = Vec::new();
     block_on(async {
         let mut stream = FrameWriter::new(&mut bytes);
-        stream.message(&FromSender::Start { id: 0, offset: 0, meta }).await.unwrap();
+        stream.message(&FromSender::Start { id: 0, offset: 0, meta: meta() }).await.unwrap();
         for _ in 0..16 {
             stream.message(&FromSender::Same { id: 0, len: MAX_RUN }).await.unwrap();
         }

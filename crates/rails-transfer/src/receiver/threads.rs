@@ -85,7 +85,7 @@ impl Folder {
     fn open(self) -> Result<Batch, ReceiveError> {
         let Self { path, guarantees, observer, answers, streams, terms } = self;
         let disk = match terms.is_dry_run {
-            true => Trial::open(&path).map(Disk::Trial),
+            true => Trial::open(&path, guarantees).map(Disk::Trial),
             false => Store::open(&path, guarantees).map(Disk::Store),
         };
         match disk {
@@ -148,13 +148,15 @@ impl Control {
         Ok(frame)
     }
 
-    fn on_message(&mut self, message: FromSender, carrier: &mut Carrier) -> Result<(), Violation> {
+    fn on_message(&mut self, mut message: FromSender, carrier: &mut Carrier) -> Result<(), Violation> {
+        self.batch.restrict(&mut message);
         let answer = match message {
             FromSender::Totals(totals) => return self.batch.on_totals(&totals),
             FromSender::Unreadable { reason } => return self.batch.on_unreadable(&reason),
             FromSender::Folder { id, path } => self.batch.on_folder(id, &path)?,
-            FromSender::Link { id, path, target, meta } => self.batch.on_link(id, &path, &target, meta)?,
-            FromSender::Seal { id, path, meta } => self.batch.on_seal(id, &path, meta)?,
+            FromSender::Link { id, path, target, meta } => self.batch.on_link(id, &path, &target, &meta)?,
+            FromSender::HardLink { id, path, target } => self.batch.on_twin(id, &path, &target)?,
+            FromSender::Seal { id, path, meta } => self.batch.on_seal(id, &path, &meta)?,
             FromSender::Offer { id, offer } => {
                 // A large file may be read for minutes.
                 if offer.size > MAX_BLOCK as u64 {
@@ -162,7 +164,7 @@ impl Control {
                 }
                 self.batch.on_offer(id, offer)?
             }
-            FromSender::Keep { id, meta } => self.batch.on_keep(id, meta)?,
+            FromSender::Keep { id, meta } => self.batch.on_keep(id, &meta)?,
             FromSender::Prune { id, path } => self.batch.on_prune(id, path)?,
             FromSender::Choose { id, goes } => self.batch.on_choose(id, &goes)?,
             FromSender::Would { id, offset } => self.batch.on_would(id, offset)?,
@@ -273,10 +275,11 @@ fn read<S: AsyncRead + Unpin>(begin: Begin<S>) -> Result<(), WireError> {
                 let _ = used_in.send(block);
                 written
             }
-            Some(Ok(Some(Frame::Message(message)))) => {
+            Some(Ok(Some(Frame::Message(mut message)))) => {
                 if let FromSender::Hole { len, .. } | FromSender::Same { len, .. } = message {
                     bytes = bytes.max(len);
                 }
+                batch.restrict(&mut message);
                 on_message(message, &mut carrier)
             }
             Some(Ok(None)) => break carrier.on_end().map_err(WireError::from),

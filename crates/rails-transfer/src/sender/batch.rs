@@ -4,9 +4,7 @@ use crate::{
     error::Violation,
     frame::Terms,
     guarantee::LackingGuarantee,
-    hash::BlockDigest,
-    message::{Compare, Digest, FoundEntry, FoundKind, FromSender, Held, Offer, Settled, Totals},
-    meta::Meta,
+    message::{BlockDigest, Compare, Digest, FoundEntry, FoundKind, FromSender, Held, Offer, Settled, Totals},
     observe::{Change, Observer, Outcome},
     path::RelPath,
     plan::{Entry, EntryKind, Plan},
@@ -14,7 +12,7 @@ use crate::{
     reason::Reason,
     source::{Event, Job},
     stamp::mark,
-    summary::{Failure, How, SendSummary, SentFile},
+    summary::{Failure, How, NotKept, SendSummary, SentFile},
 };
 use cap_std::fs::Metadata;
 use std::{
@@ -44,6 +42,8 @@ struct State {
     here: Option<Digest>,
     /// The number of the plan's entries that have been opened.
     opened: usize,
+    /// Whether all entries before the further names of files are settled.
+    has_files: bool,
     /// The folders that the receiver is still to look through; `None` as long as entries are open.
     to_prune: Option<Vec<usize>>,
     /// The plan's entries in the order of their paths, to find one by its path.
@@ -65,8 +65,9 @@ struct State {
     changed_once: BTreeSet<usize>,
     /// The plan's files and links that the receiver has.
     arrived: Vec<usize>,
-    /// The plan's folders that could not be made, and so cannot be sealed.
-    lost_folders: BTreeSet<usize>,
+    /// The plan's entries that failed: such folders cannot be sealed, and nothing is linked to such
+    /// files.
+    lost: BTreeSet<usize>,
     summary: SendSummary,
 }
 
@@ -87,11 +88,13 @@ struct Running {
 impl Batch {
     pub(super) fn new(mut plan: Plan, compare: Compare, terms: Terms, observer: Arc<dyn Observer>) -> Self {
         let failures = plan.unreadable.iter().map(|reason| Failure { path: None, reason: reason.clone() }).collect();
-        let summary = SendSummary { skipped: std::mem::take(&mut plan.skipped), failures, ..SendSummary::default() };
+        let (skipped, not_kept) = (std::mem::take(&mut plan.skipped), std::mem::take(&mut plan.not_kept));
+        let summary = SendSummary { skipped, failures, not_kept, ..SendSummary::default() };
         let state = State {
             plan,
             here: None,
             opened: 0,
+            has_files: false,
             to_prune: None,
             by_path: Vec::new(),
             sealed: 0,
@@ -101,7 +104,7 @@ impl Batch {
             again: VecDeque::new(),
             changed_once: BTreeSet::new(),
             arrived: Vec::new(),
-            lost_folders: BTreeSet::new(),
+            lost: BTreeSet::new(),
             summary,
         };
         let state = Mutex::new(state);
@@ -118,9 +121,9 @@ impl Batch {
     }
 
     /// Opens the next entry, if there is one and the window has room: folders and files in the
-    /// plan's order; when all of those are settled, the search for entries that this end does not
-    /// have, if it was asked for and nothing failed; and then the folders' seals, innermost first,
-    /// because a sealed folder may be read-only.
+    /// plan's order; when all of those are settled, further names of files, and then the search for
+    /// entries that this end does not have, if it was asked for and nothing failed; and then
+    /// the folders' seals, innermost first, because a sealed folder may be read-only.
     pub(super) fn open(&self) -> Option<FromSender> {
         let state = &mut *self.state();
         if !state.outbound.has_room() {
@@ -133,10 +136,14 @@ impl Batch {
                 EntryKind::Folder { .. } => FromSender::Folder { id: state.outbound.open(index, Kind::Simple), path },
                 EntryKind::Link { target, meta, .. } => {
                     let id = state.outbound.open(index, Kind::Simple);
-                    FromSender::Link { id, path, target: target.clone(), meta: *meta }
+                    FromSender::Link { id, path, target: target.clone(), meta: meta.clone() }
+                }
+                EntryKind::Twin { first, .. } => {
+                    let target = state.plan.entries[*first].path.clone();
+                    FromSender::HardLink { id: state.outbound.open(index, Kind::Simple), path, target }
                 }
                 EntryKind::File { size, meta, .. } => {
-                    let offer = Offer { path, size: *size, meta: *meta, compare: self.compare };
+                    let offer = Offer { path, size: *size, meta: meta.clone(), compare: self.compare };
                     FromSender::Offer { id: state.outbound.open(index, Kind::File(self.compare)), offer }
                 }
             });
@@ -156,10 +163,10 @@ impl Batch {
             let index = state.plan.entries.len() - 1 - state.sealed;
             state.sealed += 1;
             if let Entry { path, kind: EntryKind::Folder { meta } } = &state.plan.entries[index]
-                && !state.lost_folders.contains(&index)
+                && !state.lost.contains(&index)
             {
                 let id = state.outbound.open(index, Kind::Simple);
-                return Some(FromSender::Seal { id, path: path.clone(), meta: *meta });
+                return Some(FromSender::Seal { id, path: path.clone(), meta: meta.clone() });
             }
         }
         None
@@ -173,8 +180,9 @@ impl Batch {
     /// The receiver has named its bytes of a file: it can be read.
     pub(super) fn on_held(&self, id: u64, held: Held) -> Result<Job, Violation> {
         let state = &mut *self.state();
-        let Entry { path, kind } = &state.plan.entries[state.outbound.on_held(id)?];
-        let EntryKind::File { source, size, .. } = kind else { unreachable!("only files are opened as files") };
+        let index = state.outbound.on_held(id)?;
+        let Entry { path, kind } = &state.plan.entries[index];
+        let EntryKind::File { source, size, meta } = kind else { unreachable!("only files are opened as files") };
         let stop = Arc::new(AtomicBool::new(false));
         let (digests_in, digests) = mpsc::channel();
         let running = Running {
@@ -193,6 +201,8 @@ impl Batch {
             size: *size,
             held,
             digests: Mutex::new(digests),
+            keeps: state.plan.keeps,
+            twin: state.plan.twins.get(&index).copied().filter(|_| meta.has_twins),
             is_dry_run: self.terms.is_dry_run,
             stop,
         })
@@ -259,6 +269,10 @@ impl Batch {
                         state.summary.links += 1;
                         state.arrived.push(index);
                     }
+                    EntryKind::Twin { .. } => {
+                        state.summary.hard_links += 1;
+                        state.arrived.push(index);
+                    }
                     _ => state.summary.folders += 1,
                 }
                 drop(state);
@@ -270,7 +284,7 @@ impl Batch {
                     _ => How::WouldUpdate,
                 };
                 let change = match (&state.plan.entries[index].kind, how) {
-                    (EntryKind::Folder { .. } | EntryKind::Link { .. }, _) => {
+                    (EntryKind::Folder { .. } | EntryKind::Link { .. } | EntryKind::Twin { .. }, _) => {
                         state.summary.would_make += 1;
                         Change::Make
                     }
@@ -290,6 +304,7 @@ impl Batch {
             Settled::Aborted => state.again.extend(changed),
             // It failed at both ends at once, and this end has noted that.
             Settled::Failed { .. } if is_aborted && changed.is_none() => {}
+            Settled::Failed { reason } if state.part(index, &reason) => state.again.push_back(index),
             Settled::Failed { reason } => self.fail(state, index, &reason),
             Settled::Pruned { .. } => unreachable!("it was settled above"),
         }
@@ -383,7 +398,7 @@ impl Batch {
                     return self.take_back(guard, id, reason);
                 }
                 if let EntryKind::File { size, meta, .. } = &mut state.plan.entries[index].kind {
-                    (*size, *meta) = (now.len(), Meta::of(&now));
+                    (*size, *meta) = now;
                 }
                 state.changed.insert(id, index);
                 state.abort(id, Reason::new(format_args!("{reason}; it is sent again")))
@@ -454,11 +469,8 @@ impl Batch {
 
     fn fail(&self, mut state: MutexGuard<'_, State>, index: usize, reason: &Reason) {
         let entry = &state.plan.entries[index];
-        let (path, size, is_folder) =
-            (entry.path.clone(), entry.size(), matches!(entry.kind, EntryKind::Folder { .. }));
-        if is_folder {
-            state.lost_folders.insert(index);
-        }
+        let (path, size) = (entry.path.clone(), entry.size());
+        state.lost.insert(index);
         state.summary.failures.push(Failure { path: Some(path.as_path().to_owned()), reason: reason.clone() });
         drop(state);
         self.observer.finished(&path, size, Outcome::Failed(reason));
@@ -477,13 +489,36 @@ impl Batch {
 }
 
 impl State {
-    /// The entry to open next.
+    /// The entry to open next. Further names of files wait until the receiver has the files.
     fn next_entry(&mut self) -> Option<usize> {
-        self.again.pop_front().or_else(|| {
-            let next = (self.opened < self.plan.entries.len()).then_some(self.opened)?;
-            self.opened += 1;
-            Some(next)
-        })
+        if let Some(again) = self.again.pop_front() {
+            return Some(again);
+        }
+        let next = (self.opened < self.plan.entries.len()).then_some(self.opened)?;
+        if let EntryKind::Twin { first, .. } = self.plan.entries[next].kind {
+            self.has_files |= self.outbound.is_empty();
+            if !self.has_files {
+                return None;
+            }
+            let is_first = |kind: &EntryKind| matches!(kind, EntryKind::File { meta, .. } if meta.has_twins);
+            if self.lost.contains(&first) || !is_first(&self.plan.entries[first].kind) {
+                self.part(next, &Reason::new("sender: their files failed, or were replaced"));
+            }
+        }
+        self.opened += 1;
+        Some(next)
+    }
+
+    /// Makes a file of its own of a further name that cannot be linked; gives whether the entry is
+    /// one.
+    fn part(&mut self, index: usize, why: &Reason) -> bool {
+        let kind = &mut self.plan.entries[index].kind;
+        let EntryKind::Twin { source, size, meta, .. } = kind else { return false };
+        *kind = EntryKind::File { source: source.clone(), size: *size, meta: meta.clone() };
+        let NotKept { hard_links, why_apart, .. } = &mut self.summary.not_kept;
+        *hard_links += 1;
+        why_apart.get_or_insert_with(|| why.clone());
+        true
     }
 
     /// All entries are settled: finds the folders to look through.

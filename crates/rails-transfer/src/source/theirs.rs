@@ -2,8 +2,8 @@
 
 use super::{Job, MAX_NAP, Output};
 use crate::{
-    hash::{BLOCK, BlockDigest},
-    message::Held,
+    hash::BLOCK,
+    message::{BlockDigest, Held},
 };
 use std::sync::{Arc, PoisonError, mpsc::RecvTimeoutError};
 

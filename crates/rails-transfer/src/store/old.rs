@@ -2,8 +2,8 @@
 
 use super::{Metadata, because};
 use crate::{
-    hash::{BLOCK, BlockDigest},
-    message::{MAX_DIGESTS, Offer, There},
+    hash::{BLOCK, block_digest},
+    message::{BlockDigest, MAX_DIGESTS, Offer, There},
     reason::Reason,
     stamp::Stamp,
 };
@@ -82,7 +82,7 @@ impl Old {
             }
             let len = usize::try_from(size - at).map_or(BLOCK, |left| left.min(BLOCK));
             file.read_exact_at(&mut buffer[..len], at)?;
-            digests.push(BlockDigest::of(block + digests.len() as u64, &buffer[..len]));
+            digests.push(block_digest(block + digests.len() as u64, &buffer[..len]));
             at += len as u64;
         }
         Ok(digests)

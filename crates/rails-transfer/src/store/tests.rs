@@ -4,9 +4,10 @@ use super::*;
 use crate::{
     calls::Calls,
     guarantee::{Guarantee, LackingGuarantee},
-    hash::BlockDigest,
+    hash::block_digest,
+    keep::Xattrs,
     message::There,
-    meta::Modified,
+    meta::{Extras, Modified},
     observe::Observer,
 };
 use std::{
@@ -31,7 +32,7 @@ fn path(name: &str) -> RelPath {
 }
 
 fn meta(mode: u32) -> Meta {
-    Meta { mode: Some(mode), modified: Some(Modified { seconds: 1_000_000_000, nanos: 0 }) }
+    Meta { mode: Some(mode), modified: Some(Modified { seconds: 1_000_000_000, nanos: 0 }), ..Meta::default() }
 }
 
 /// An offer of a file that is compared by its digest.
@@ -62,9 +63,9 @@ fn store_some(into: &TempDir, calls: Calls, strict: bool) -> Result<Vec<Guarante
         assert_eq!(fs::read(into.path().join(name)).unwrap(), bytes);
     }
     let (kept, held) = look(&store, "d/b", 1)?;
-    assert_eq!(held.there, Some(There { len: 1, blocks: vec![BlockDigest::of(0, b"b")] }));
-    kept.keep(meta(0o600), &store.guarantees)?;
-    store.seal_folder(&path("d"), meta(0o750))?;
+    assert_eq!(held.there, Some(There { len: 1, blocks: vec![block_digest(0, b"b")] }));
+    store.keep(kept, &meta(0o600))?;
+    store.seal_folder(&path("d"), &meta(0o750))?;
     store.sync()?;
     let lacking = store.guarantees.lacking();
     assert_eq!(*log.0.lock().unwrap(), lacking, "each is reported once, when it is found");
@@ -169,6 +170,62 @@ fn refused_modes_are_told_unless_they_fit() {
     assert_eq!(stored(fitting), []);
 }
 
+/// As under `RestrictSUIDSGID=` of systemd.
+#[test]
+fn refused_set_id_bits_leave_the_other_bits() {
+    let set_mode = |file: &File, mode: u32| match mode & 0o6000 {
+        0 => (Calls::KERNEL.set_mode)(file, mode),
+        _ => failed::<{ libc::EPERM }>(),
+    };
+    let guarantees = Guarantees::new(Calls { set_mode, ..Calls::KERNEL }, false, Arc::new(()));
+    let file = tempfile::tempfile().unwrap();
+    guarantees.set_mode(&file, 0o4751, "set the file's mode").unwrap();
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o7777, 0o751);
+    let lacking: Vec<_> = guarantees.lacking().iter().map(|lacking| lacking.guarantee).collect();
+    assert_eq!(lacking, [Guarantee::Mode]);
+}
+
+/// A file that cannot be given away has no set-id bit of its new owner.
+#[test]
+fn refused_owners_and_silently_refused_ones() {
+    let extras = Extras { user: Some(4711), group: None, ..Extras::default() };
+    let meta = Meta { mode: Some(0o4755), extras: Some(Box::new(extras)), ..Meta::default() };
+    for (calls, cause) in [
+        (Calls { set_owner: |_, _, _| failed::<{ libc::EPERM }>(), ..Calls::KERNEL }, "Operation not permitted"),
+        (Calls { set_owner: |_, _, _| Ok(()), ..Calls::KERNEL }, "it stays of user"),
+    ] {
+        let file = tempfile::tempfile().unwrap();
+        let guarantees = Guarantees::new(calls, false, Arc::new(()));
+        let given = guarantees.give(&file, &meta).unwrap();
+        assert_eq!((given.has_changed, given.set_id_bits), (false, 0));
+        let lacking = guarantees.lacking();
+        assert!(lacking[0].guarantee == Guarantee::Owners && lacking[0].to_string().contains(cause), "{lacking:?}");
+        assert!(Guarantees::new(calls, true, Arc::new(())).give(&file, &meta).is_err());
+    }
+    let full = Calls { set_owner: |_, _, _| failed::<{ libc::EDQUOT }>(), ..Calls::KERNEL };
+    let file = tempfile::tempfile().unwrap();
+    assert!(Guarantees::new(full, false, Arc::new(())).give(&file, &meta).is_err());
+}
+
+#[test]
+fn refused_and_failed_attributes() {
+    let record = [&[6][..], b"user.a", &[1, b'x']].concat();
+    let extras = Extras { xattrs: Xattrs::parse(&record).ok(), ..Extras::default() };
+    let meta = Meta { extras: Some(Box::new(extras)), ..Meta::default() };
+    let file = tempfile::tempfile().unwrap();
+    let give = |calls, strict| {
+        let guarantees = Guarantees::new(calls, strict, Arc::new(()));
+        let given = guarantees.give(&file, &meta).map(|given| given.has_changed);
+        (given, guarantees.lacking().iter().map(|lacking| lacking.guarantee).collect::<Vec<_>>())
+    };
+    let refused = Calls { set_attribute: |_, _, _| failed::<{ libc::EOPNOTSUPP }>(), ..Calls::KERNEL };
+    assert_eq!(give(refused, false), (Ok(false), vec![Guarantee::Xattrs]));
+    assert!(give(refused, true).0.is_err());
+    let full = Calls { set_attribute: |_, _, _| failed::<{ libc::ENOSPC }>(), ..Calls::KERNEL };
+    let reason = give(full, false).0.unwrap_err();
+    assert!(reason.as_str().contains("cannot set the attribute user.a: No space left"), "{reason}");
+}
+
 #[test]
 fn refused_times_are_told() {
     for calls in refusing!(set_modified, |_, _|) {
@@ -270,12 +327,12 @@ fn folders_in_the_place_of_links() {
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     let before = mode(into.path());
     let target = LinkTarget::try_from(b".".to_vec()).unwrap();
-    store.make_link(&path("d"), &target, Meta::default()).unwrap();
-    assert!(store.seal_folder(&path("d"), meta(0o777)).is_err());
+    store.make_link(&path("d"), &target, &Meta::default()).unwrap();
+    assert!(store.seal_folder(&path("d"), &meta(0o777)).is_err());
     assert_eq!(mode(into.path()), before);
 
     store.make_folder(&path("d")).unwrap();
-    store.seal_folder(&path("d"), meta(0o750)).unwrap();
+    store.seal_folder(&path("d"), &meta(0o750)).unwrap();
     assert!(fs::symlink_metadata(into.path().join("d")).unwrap().is_dir());
     assert_eq!((mode(&into.path().join("d")), mode(into.path())), (0o750, before));
 }

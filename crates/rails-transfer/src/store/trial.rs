@@ -1,17 +1,17 @@
 //! The receiver's files in a dry run: they are looked at, and nothing is made, changed or locked.
 
-use super::{Metadata, Old, Search, because, hash, prune::open_folder};
+use super::{Metadata, Old, Search, Twins, because, hash, prune::open_folder};
 use crate::{
-    calls::Access,
+    calls::{Access, Guarantees},
     hash::FileHasher,
     message::{Compare, Held, Offer, Prefix, Settled},
-    meta::{MODE_BITS, Meta, Modified},
+    meta::{Meta, Modified},
     path::{LinkTarget, RelPath},
     reason::Reason,
 };
 use cap_std::{
     ambient_authority,
-    fs::{Dir, OpenOptions, OpenOptionsExt as _},
+    fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt as _},
 };
 use std::{
     ffi::OsStr,
@@ -21,25 +21,33 @@ use std::{
     sync::Arc,
 };
 
-/// The receiving folder, or none if it is still to be made.
-pub(crate) struct Trial(Option<Dir>);
+/// The receiving folder of a dry run.
+pub(crate) struct Trial {
+    /// `None` if the folder is still to be made.
+    root: Option<Dir>,
+    /// The files that would become others, and have further names.
+    replaced: Twins,
+    pub(crate) guarantees: Guarantees,
+}
 
 /// An offered file, as a dry run finds it.
 #[derive(Debug)]
 pub(crate) enum Tried {
     /// The file stays, changed or not.
     Settled(Settled),
-    /// The bytes that are there, and the file under the final name with its properties.
-    Held(Held, Option<Arc<Old>>, Option<Meta>),
+    /// The bytes that are there, the file under the final name, and what becomes of it if its bytes
+    /// are the sender's.
+    Held(Held, Option<Arc<Old>>, Option<Settled>),
 }
 
 impl Trial {
     /// Opens the receiving folder, if there is one.
-    pub(crate) fn open(into: &Path) -> io::Result<Self> {
-        match Dir::open_ambient_dir(into, ambient_authority()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self(None)),
-            opened => Ok(Self(Some(opened?))),
-        }
+    pub(crate) fn open(into: &Path, guarantees: Guarantees) -> io::Result<Self> {
+        let root = match Dir::open_ambient_dir(into, ambient_authority()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            opened => Some(opened?),
+        };
+        Ok(Self { root, replaced: Twins::default(), guarantees })
     }
 
     /// Whether a folder is there or would be made.
@@ -53,13 +61,30 @@ impl Trial {
     }
 
     /// Whether a link is there or would be made.
-    pub(crate) fn link(&self, path: &RelPath, target: &LinkTarget, meta: Meta) -> Result<Settled, Reason> {
+    pub(crate) fn link(&self, path: &RelPath, target: &LinkTarget, meta: &Meta) -> Result<Settled, Reason> {
         let Some((dir, there)) = self.inspect(path)? else { return Ok(Settled::Would) };
         not_a_folder(&there)?;
         let is_same =
             there.is_symlink() && dir.read_link_contents(path.name()).is_ok_and(|found| found == target.as_path());
         let has_time = meta.modified.is_none_or(|modified| modified == Modified::of(&there));
-        Ok(if is_same && has_time { Settled::Made } else { Settled::Would })
+        let has_owners = meta.extras.as_ref().is_none_or(|extras| extras.has_owners(&there));
+        Ok(if is_same && has_time && has_owners { Settled::Made } else { Settled::Would })
+    }
+
+    /// Whether a hard link is there or would be made.
+    pub(crate) fn twin(&self, path: &RelPath, target: &RelPath) -> Result<Settled, Reason> {
+        let Some((_, there)) = self.inspect(path)? else { return Ok(Settled::Would) };
+        not_a_folder(&there)?;
+        let identity = (there.dev(), there.ino());
+        let is_same = |(_, of): (Dir, Metadata)| (of.dev(), of.ino()) == identity && !self.replaced.has(identity);
+        Ok(if self.inspect(target)?.is_some_and(is_same) { Settled::Made } else { Settled::Would })
+    }
+
+    /// A file that has further names would be sent.
+    pub(crate) fn replace(&self, path: &RelPath) {
+        if let Ok(Some((_, there))) = self.inspect(path) {
+            self.replaced.add(&there);
+        }
     }
 
     /// Finds the bytes of an offered file; stops if the sender no longer awaits the answer.
@@ -77,7 +102,7 @@ impl Trial {
             && there.len() == size
             && offer.meta.modified == Some(Modified::of(there))
         {
-            return Ok(Tried::Settled(updated(Meta::of(there), offer.meta)));
+            return Ok(Tried::Settled(updated(&dir, offer.path.name(), there, &offer.meta)));
         }
         let (old, blocks) = match &there {
             Some(there) => Old::look(&dir, offer, there, |dir, name| Ok(open(dir, name)), is_awaited)?.unzip(),
@@ -94,7 +119,8 @@ impl Trial {
             }
             None => None,
         };
-        Ok(Tried::Held(Held { there: blocks, part }, old, there.as_ref().map(Meta::of)))
+        let becomes = there.as_ref().map(|there| updated(&dir, offer.path.name(), there, &offer.meta));
+        Ok(Tried::Held(Held { there: blocks, part }, old, becomes))
     }
 
     /// Looks through a folder, if it is there: one that would be made has nothing in it.
@@ -103,7 +129,7 @@ impl Trial {
             Some(path) => self.inspect(path)?.is_some_and(|(_, there)| there.is_dir()),
             None => true,
         };
-        match &self.0 {
+        match &self.root {
             Some(root) if is_there => Search::begin(root, path, true).map_err(because("look through the folder")),
             _ => Ok(Search::nothing(true)),
         }
@@ -119,7 +145,7 @@ impl Trial {
     /// has sent would take its place.
     fn folder_of(&self, path: &RelPath) -> Result<Option<Dir>, Reason> {
         let opening = because("open the folder that holds it");
-        let Some(root) = &self.0 else { return Ok(None) };
+        let Some(root) = &self.root else { return Ok(None) };
         let mut dir = root.try_clone().map_err(&opening)?;
         for name in path.parent().unwrap_or(Path::new("")).components().map(Component::as_os_str) {
             match inspect(&dir, name)? {
@@ -133,10 +159,13 @@ impl Trial {
 }
 
 /// Whether a file that stays would get other properties.
-pub(crate) fn updated(there: Meta, meta: Meta) -> Settled {
-    let has_mode = meta.mode.is_none_or(|mode| Some(mode & MODE_BITS) == there.mode);
-    let has_time = meta.modified.is_none() || meta.modified == there.modified;
-    if has_mode && has_time { Settled::Kept } else { Settled::Would }
+fn updated(dir: &Dir, name: &OsStr, there: &Metadata, meta: &Meta) -> Settled {
+    let has_time = meta.modified.is_none_or(|modified| modified == Modified::of(there));
+    let has_attributes = || {
+        let Some(extras) = meta.extras.as_ref().filter(|_| meta.has_attributes()) else { return true };
+        open(dir, name).is_some_and(|file| !extras.differ_from(&file))
+    };
+    if has_time && !meta.differs_from(there) && has_attributes() { Settled::Kept } else { Settled::Would }
 }
 
 /// Opens a regular file. One that may not be read can still be replaced; `None`.

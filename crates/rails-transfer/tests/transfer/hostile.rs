@@ -10,7 +10,7 @@ use rails_transfer::{
 };
 use std::{
     fs,
-    os::unix::fs::{PermissionsExt, symlink},
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::Path,
     sync::{Arc, OnceLock},
 };
@@ -28,7 +28,11 @@ const GREETING_OF_STREAMS: &[u8] = b"RAILS-FT\x06\x00S\x40\0";
 /// Plays bytes to a receiver that allows deletions, reading and forgetting its answers, and then
 /// closes.
 fn play(script: &[u8], into: &Path) -> Result<ReceiveSummary, ReceiveError> {
-    let options = ReceiveOptions::new().allow_delete(true);
+    play_with(ReceiveOptions::new().allow_delete(true), script, into)
+}
+
+/// As [`play`], to another receiver.
+fn play_with(options: ReceiveOptions, script: &[u8], into: &Path) -> Result<ReceiveSummary, ReceiveError> {
     let (near, far) = duplex(1 << 16);
     let (mut answers, mut out) = tokio::io::split(near);
     let peer = async {
@@ -83,8 +87,9 @@ const HOLE: u8 = 11;
 const WOULD: u8 = 12;
 const PRUNE: u8 = 13;
 const CHOOSE: u8 = 14;
-const SAME: u8 = 15;
-const ASK: u8 = 16;
+const HARD_LINK: u8 = 15;
+const SAME: u8 = 16;
+const ASK: u8 = 17;
 
 fn violation(result: Result<ReceiveSummary, ReceiveError>) -> Violation {
     match result {
@@ -338,6 +343,135 @@ fn a_folder_moved_away_before_the_choice() {
         assert!(saved.join("f").exists(), "{to}: {received:?}");
         assert_eq!((received.removed, received.failed), (0, 1), "{received:?}");
     }
+}
+
+/// A file that is stored, with that record.
+fn stored(id: u8, path: &[u8], record: &[u8]) -> Vec<Vec<u8>> {
+    let record = [&[u8::try_from(record.len()).unwrap()], record].concat();
+    let digest = [&[FINISH, id][..], blake3::hash(b"abc").as_bytes()].concat();
+    let offer = named(OFFER, id, path, &[&[3], &record[..], &[0]].concat());
+    let start = [&[START, id, 0][..], &record].concat();
+    vec![frame(0, &offer), frame(0, &start), frame(1, b"abc"), frame(0, &digest)]
+}
+
+/// Plays frames to a receiver after a greeting and the totals.
+fn play_to(options: ReceiveOptions, frames: &[Vec<u8>], into: &Path) -> ReceiveSummary {
+    let script = [GREETING, &frame(0, &[TOTALS, 0, 0, 0]), &frames.concat(), &frame(0, &[DONE])].concat();
+    play_with(options, &script, into).unwrap()
+}
+
+/// Plays frames that store files, and then others, when those are settled.
+fn play_in_turn(stored: &[Vec<u8>], frames: &[Vec<u8>], into: &Path) -> ReceiveSummary {
+    let (near, far) = duplex(1 << 16);
+    let files = stored.iter().filter(|frame| frame[5] == FINISH && frame[0] == 0).count();
+    let plays = async {
+        let (mut answers, mut out) = tokio::io::split(near);
+        out.write_all(&[GREETING, &frame(0, &[TOTALS, 0, 0, 0]), &stored.concat()].concat()).await.unwrap();
+        // The greeting, and for each file its answer and its outcome.
+        answers.read_exact(&mut vec![0; 13 + files * (5 + 4 + 5 + 35)]).await.unwrap();
+        out.write_all(&[frames.concat(), frame(0, &[DONE])].concat()).await.unwrap();
+        out.shutdown().await.unwrap();
+        let _ = answers.read_to_end(&mut Vec::new()).await;
+    };
+    block_on(async { tokio::join!(ReceiveOptions::new().receive(far, into, Arc::new(())), plays) }).0.unwrap()
+}
+
+#[test]
+fn properties_that_nobody_allowed_are_not_set() {
+    // The mode 06755, user 4711, group 4712, and two attributes.
+    let mode = [0, 2, 0xed, 0x1b];
+    let owners = [2, 2, 0xe7, 0x24, 3, 2, 0xe8, 0x24];
+    let attribute = |name: &[u8]| [&[u8::try_from(name.len()).unwrap()], name, &[1, b'x']].concat();
+    let attributes = [attribute(b"trusted.a"), attribute(b"user.a")].concat();
+    let attributes = [&[4, u8::try_from(attributes.len()).unwrap()], &attributes[..]].concat();
+    let list = [5, 4, 1, 1, 9, 0];
+    let all = [&mode[..], &owners, &attributes, &list].concat();
+    for strict in [false, true] {
+        let into = tempdir().unwrap();
+        let options = ReceiveOptions::new().strict(strict);
+        // A link has owners alone, and a folder may be there already.
+        let record = [&[u8::try_from(all.len()).unwrap()], &all[..]].concat();
+        let folder = [frame(0, &named(FOLDER, 1, b"d", &[])), frame(0, &named(SEAL, 2, b"d", &record))].concat();
+        let link = frame(0, &named(LINK, 3, b"l", &[&[1, b'x'], &record[..]].concat()));
+        let frames = [stored(0, b"f", &all), vec![folder, link]].concat();
+        let received = play_to(options, &frames, into.path());
+        assert!(received.is_complete(), "{:?}", received.failures);
+        assert_eq!(received.lacking.len(), 3, "{:?}", received.lacking);
+        for name in ["f", "d", "l"] {
+            let there = fs::symlink_metadata(into.path().join(name)).unwrap();
+            let ours = fs::metadata(into.path()).unwrap();
+            assert_eq!((there.uid(), there.gid()), (ours.uid(), ours.gid()), "{name}");
+            assert_eq!(there.mode() & 0o6000, 0, "{name}");
+            if there.is_symlink() {
+                continue;
+            }
+            let mut names = [0; 1000];
+            let len = rustix::fs::listxattr(into.path().join(name), &mut names[..]).unwrap();
+            let names = String::from_utf8_lossy(&names[..len]).into_owned();
+            assert!(!names.contains("trusted.a") && !names.contains("posix_acl"), "{name}: {names}");
+        }
+    }
+    // Set-id bits without an owner are none, whatever is allowed.
+    let into = tempdir().unwrap();
+    let allowing = ReceiveOptions::new().allow_owners(true).allow_xattrs(true);
+    play_to(allowing, &stored(0, b"f", &mode), into.path());
+    assert_eq!(fs::metadata(into.path().join("f")).unwrap().mode() & 0o7777, 0o755);
+    // Names of other spaces do not decode, and so neither do access lists in disguise.
+    for name in [&b"system.posix_acl_access"[..], b"user.", b"other"] {
+        let attribute = attribute(name);
+        let record = [&[4, u8::try_from(attribute.len()).unwrap()], &attribute[..]].concat();
+        let record = [&[u8::try_from(record.len()).unwrap()], &record[..]].concat();
+        let result = play_messages(&[&named(OFFER, 0, b"f", &[&[3], &record[..], &[0]].concat())], into.path());
+        assert!(matches!(result, Err(ReceiveError::Wire(WireError::Message(_)))), "{result:?}");
+    }
+}
+
+#[test]
+fn hard_links_to_what_is_not_of_the_batch() {
+    let outer = tempdir().unwrap();
+    let into = outer.path().join("into");
+    fs::create_dir_all(into.join("d")).unwrap();
+    fs::write(outer.path().join("outside"), "secret").unwrap();
+    fs::write(into.join("other"), "secret").unwrap();
+    symlink("../outside", into.join("out")).unwrap();
+    symlink("other", into.join("to-other")).unwrap();
+    symlink("twin", into.join("to-twin")).unwrap();
+    symlink("..", into.join("up")).unwrap();
+    let link = |id, path: &[u8], target: &[u8]| {
+        frame(0, &named(HARD_LINK, id, path, &[&[u8::try_from(target.len()).unwrap()], target].concat()))
+    };
+    // A file of the batch that says that other names follow, and one that does not.
+    let files = [stored(0, b"twin", &[6, 0]), stored(1, b"alone", &[])].concat();
+    let targets = ["other", "out", "to-other", "to-twin", "up/outside", "d", "none", "alone"];
+    let name = |target: &str| format!("l-{}", target.replace('/', "-"));
+    let mut links: Vec<_> =
+        (2..).zip(targets).map(|(id, target)| link(id, name(target).as_bytes(), target.as_bytes())).collect();
+    links.push(link(10, b"l", b"twin"));
+    // A further name takes no folder's place, and a link's.
+    links.push(link(11, b"d", b"twin"));
+    links.push(link(12, b"to-other", b"twin"));
+    let received = play_in_turn(&files, &links, &into);
+    assert_eq!((received.stored, received.hard_links), (2, 2), "{received:?}");
+    assert_eq!(received.failed, targets.len() as u64 + 1, "{:?}", received.failures);
+    let there: Vec<_> = harvest(&into).into_keys().map(|name| String::from_utf8(name).unwrap()).collect();
+    assert_eq!(there, ["alone", "d", "l", "other", "out", "to-other", "to-twin", "twin", "up"]);
+    let inode = |name: &str| fs::symlink_metadata(into.join(name)).unwrap().ino();
+    assert_eq!((inode("l"), inode("to-other")), (inode("twin"), inode("twin")));
+    for secret in [into.join("other"), outer.path().join("outside")] {
+        assert_eq!(fs::metadata(secret).unwrap().nlink(), 1);
+    }
+    for path in [&b"../outside"[..], b"/etc/passwd", b"a/../b", b".x.rails-part"] {
+        for message in [
+            named(HARD_LINK, 0, b"l", &[&[u8::try_from(path.len()).unwrap()], path].concat()),
+            named(HARD_LINK, 0, path, b"\x01l"),
+        ] {
+            let result = play_messages(&[&message], &into);
+            assert!(matches!(result, Err(ReceiveError::Wire(WireError::Message(_)))), "{result:?}");
+        }
+    }
+    // The twin of an earlier batch is none of this one.
+    let received = play_in_turn(&[], &[link(0, b"again", b"twin")], &into);
+    assert_eq!((received.failed, into.join("again").exists()), (1, false));
 }
 
 /// Digesting the bytes that are there takes many minutes, and no sender would hear the result.

@@ -4,6 +4,7 @@ mod changed;
 mod delete;
 mod failures;
 mod hostile;
+mod keep;
 mod resume;
 mod round_trip;
 mod streams;

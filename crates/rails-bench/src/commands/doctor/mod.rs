@@ -87,14 +87,14 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         if args.json || now.is_err() {
             print::note(show::mended(&mended).trim_end());
         } else {
-            print::result(show::mended(&mended))?;
+            print::text(show::mended(&mended))?;
         }
         examined = now?;
     }
     if args.json {
         Document::of(Report { examined: &examined }).print()?;
     } else {
-        print::result(show::examined(&examined))?;
+        print::text(show::examined(&examined))?;
     }
     Ok(if examined.iter().any(|one| one.is_broken()) { Exit::Failed } else { Exit::Done })
 }

@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         let (policy, _) = read(args)?;
         let count = policy.peers().len();
         let peers = if count == 1 { "peer" } else { "peers" };
-        print::result(format_args!(
+        print::text(format_args!(
             "{}: {count} {peers}; the policy and what it names can be read\n",
             args.policy.display()
         ))?;

@@ -18,7 +18,7 @@ pub(super) async fn status(door: &Door, json: bool) -> Result<Exit> {
     let status = door.status().await.map_err(no_gate)?;
     match json {
         true => Document::of(&status).print_line()?,
-        false => print::result(tables(&status)?)?,
+        false => print::text(tables(&status)?)?,
     }
     Ok(Exit::Done)
 }

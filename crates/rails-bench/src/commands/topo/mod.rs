@@ -94,11 +94,11 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         return Ok(Exit::Done);
     }
     if args.explain {
-        print::result(explain::Explanation::of(&topology)?)?;
+        print::text(explain::Explanation::of(&topology)?)?;
         return Ok(Exit::Done);
     }
     match if args.json { Format::Json } else { args.of } {
-        Format::Text => print::result(topology.tree())?,
+        Format::Text => print::text(topology.tree())?,
         Format::Json => Document::of(&topology).print()?,
         #[cfg(feature = "files")]
         Format::Xml => print::result(format_args!("{}\n", topology.to_hwloc_xml()))?,

@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         let absent = |contender, reason: &str| print::note(format_args!("NOT MEASURED: {contender}: {reason}"));
         let progress = |round, contender| args.contest.say(round, contender);
         let comparison = contest.run(&topology, absent, progress).map_err(explained)?;
-        print::result(format_args!("{comparison}\n"))?;
+        print::text(format_args!("{comparison}\n"))?;
         comparisons.push(comparison);
     }
     args.contest.write(&comparisons)?;

@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         let contest = DisturbContest { links, scenario, contenders, time: args.seconds, terms };
         let progress = |round, contender| args.contest.say(round, format_args!("{scenario}: {contender}"));
         let disturbance = contest.run(&topology, progress).map_err(explained)?;
-        print::result(format_args!("{disturbance}\n"))?;
+        print::text(format_args!("{disturbance}\n"))?;
         disturbances.push(disturbance);
     }
     args.contest.write(&disturbances)?;

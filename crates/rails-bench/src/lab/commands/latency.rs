@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         let progress = |round, carrier| args.contest.say(round, carrier);
         let absent = |carrier, reason: &str| print::note(format_args!("NOT MEASURED: {carrier}: {reason}"));
         let comparison = contest.run(&topology, absent, progress).map_err(explained)?;
-        print::result(format_args!("{comparison}\n"))?;
+        print::text(format_args!("{comparison}\n"))?;
         comparisons.push(comparison);
     }
     args.contest.write(&comparisons)?;

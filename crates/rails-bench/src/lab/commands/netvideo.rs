@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
             terms: terms.clone(),
         };
         let report = contest.run(&topology, |round, who| args.contest.say(round, who)).map_err(explained)?;
-        print::result(format_args!("{report}\n"))?;
+        print::text(format_args!("{report}\n"))?;
         reports.push(report);
     }
     args.contest.write(&reports)?;

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         terms: args.contest.terms()?,
     };
     let report = contest.run(&machine_of_two_cpus()?, |round, who| args.contest.say(round, who)).map_err(explained)?;
-    print::result(&report)?;
+    print::text(&report)?;
     args.contest.write(&report)?;
     Ok(Exit::Done)
 }

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         let links = usize::from(args.links);
         print::note(format_args!("{links} links for {} s, seed {seed}", args.minutes.as_secs_f64()));
         let soaked = soak::run(&this_machine()?, links, args.minutes, seed, &stop).await?;
-        print::result(&soaked)?;
+        print::text(&soaked)?;
         Ok(match (soaked.has_passed(), stop.so_far()) {
             (true, Some(signal)) => Exit::Signal(signal),
             (true, None) => Exit::Done,

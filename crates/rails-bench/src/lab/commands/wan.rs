@@ -117,7 +117,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         print::note(format_args!("loss {loss}, round {round} of {}: {transport}", args.rounds));
     };
     let comparison = contest.run(&this_machine()?, progress).map_err(explained)?;
-    print::result(format_args!("{comparison}\n"))?;
+    print::text(format_args!("{comparison}\n"))?;
     if let Some(path) = &args.json {
         let json = serde_json::to_vec_pretty(&comparison)?;
         output_file::write(path, json).with_context(|| format!("--json {}", path.display()))?;

@@ -76,8 +76,8 @@ pub fn seeds() -> (Vec<u8>, Vec<u8>) {
     (sender, greeting(Role::Receiver, 0).into_iter().chain(receiver).collect())
 }
 
-/// All frames of a sender that changes the last three of six bytes of a file: the receiver has the
-/// first, `012`.
+/// All frames of a sender that has the receiver copy all six bytes of a file, and takes them for
+/// `012abc`.
 pub fn change(path: &str) -> Vec<u8> {
     let path = RelPath::parse(path).expect("it is a path");
     let said = [
@@ -85,12 +85,12 @@ pub fn change(path: &str) -> Vec<u8> {
         FromSender::Offer { id: 0, offer: offer(path, 6) },
         FromSender::Ask { id: 0, block: 1 },
         FromSender::Start { id: 0, offset: 0, meta: Meta::of_mode(0o644) },
-        FromSender::Same { id: 0, len: 3 },
+        FromSender::Same { id: 0, len: 6 },
     ];
     let digest = blake3::hash(b"012abc").into();
     let last = [FromSender::Finish { id: 0, digest }, FromSender::Done];
     let framed = |messages: &[FromSender]| messages.iter().flat_map(framed).collect::<Vec<_>>();
-    [greeting(Role::Sender, 0), framed(&said), block(), framed(&last)].concat()
+    [greeting(Role::Sender, 0), framed(&said), framed(&last)].concat()
 }
 
 /// All frames of a sender that sends two folders, and deletes the inner one.

@@ -137,7 +137,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
         #[test]
-        fn pieces_do_not_matter(len in 0..5 * BLOCK, cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..9)) {
+        fn pieces_do_not_matter(
+            len in 0..5 * BLOCK,
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..9),
+        ) {
             let bytes = bytes(len);
             let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(len + 1)).chain([0, len]).collect();
             cuts.sort_unstable();

@@ -67,7 +67,8 @@ pub(crate) enum FromSender {
     /// Opens an entry: make this a further name of a file that the receiver has stored or kept in
     /// this batch (`Meta::has_twins`).
     HardLink { id: u64, path: RelPath, target: RelPath },
-    /// The next bytes of the started file are those that the receiver's file has at this place.
+    /// The next bytes of the started file are whole blocks that the receiver's file has at this
+    /// place.
     Same { id: u64, len: u64 },
     /// Asks for the digests of the blocks of the receiver's file, from this one on.
     Ask { id: u64, block: u64 },

@@ -52,7 +52,8 @@ use tokio::{
 /// many as a peer that keeps to the protocol can ever have under way. So the receiver's writing
 /// always gets on, and with it its reading waits for nothing but its disk, and with that our
 /// writing gets on, however few bytes the stream holds. Further streams have threads of their own
-/// at either end, which wait for nothing but their stream and the disk.
+/// at either end, which wait for nothing but their stream and the disk; here for the digests of the
+/// receiver's blocks too, which are such answers.
 ///
 /// # Errors
 /// A failure of the whole batch: a source that is missing or special, two sources of one name, no

@@ -279,7 +279,8 @@ impl<'a, O: Output> Reading<'a, O> {
                 read_exactly(file, &mut read, at, size)?;
             }
             hasher.update(&read);
-            if hasher.block_digest() == theirs {
+            // A part may end within a block.
+            if at.is_multiple_of(BLOCK as u64) && hasher.block_digest() == theirs {
                 self.same += end - at;
             } else {
                 self.say_same(start)?;
@@ -330,8 +331,9 @@ impl<'a, O: Output> Reading<'a, O> {
             if at < data.start {
                 self.output.check().map_err(Stop::Gone)?;
                 let len = (data.start.min(range.end) - at).min(MAX_RUN);
-                if let Bytes::Unread(hasher) = &mut bytes {
-                    hasher.update_zeros(len);
+                match &mut bytes {
+                    Bytes::Known(known) => *known = &known[usize::try_from(len).expect("a block is small")..],
+                    Bytes::Unread(hasher) => hasher.update_zeros(len),
                 }
                 self.emit(Event::Hole { len })?;
                 at += len;

@@ -390,10 +390,15 @@ impl Incoming {
     /// Verifies the written file.
     pub(crate) fn verify(&mut self, expected: Digest) -> Result<(), Reason> {
         let digest = self.part().hasher.finalize();
+        // Many verified files wait to be put on disk at a time.
+        let (old, copied) = (self.old.take(), self.copied.take());
         if digest == expected {
             return Ok(());
         }
         self.discard();
+        if old.zip(copied).is_some_and(|(old, copied)| !old.is_as_it_was(&copied)) {
+            return Err(changed());
+        }
         Err(Reason::new(format_args!("receiver: the bytes differ: sent {expected}, written {digest}")))
     }
 
@@ -435,7 +440,7 @@ impl Incoming {
             self.discard();
         }
         let old = self.old.take().expect("a file is kept after it was compared");
-        let whole = &old.open()?.ok_or_else(changed)?;
+        let whole = &old.open()?.filter(|whole| old.is_as_it_was(whole)).ok_or_else(changed)?;
         let there = Metadata::from_file(whole).map_err(because("inspect the file that is there"))?;
         let given = guarantees.give(whole, meta)?;
         let mode = given.mode_for(meta, &there);

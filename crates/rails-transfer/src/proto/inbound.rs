@@ -3,6 +3,7 @@
 use crate::{
     error::Violation,
     frame::{MAX_RUN, Terms},
+    hash::BLOCK,
     message::{Held, MAX_DIGESTS},
     proto::{CONTROL, MAX_PRUNES, WINDOW},
 };
@@ -22,9 +23,8 @@ pub(crate) struct Inbound {
     offered: BTreeMap<u64, Offered>,
     /// The file under way on each carrier that has one.
     started: BTreeMap<usize, Started>,
-    /// The open files for which the receiver has another one, and the first block of that for whose
-    /// digest the sender may ask next.
-    compared: BTreeMap<u64, u64>,
+    /// The open files for which the receiver has another one.
+    compared: BTreeMap<u64, Compared>,
     /// The folders that are looked through, and how many entries each asks about.
     pruning: BTreeMap<u64, usize>,
     /// Number of files that are complete and wait to be settled.
@@ -49,6 +49,23 @@ struct Offered {
     /// Whether the receiver's file has the same size.
     may_stay: bool,
     prefix: u64,
+}
+
+/// The receiver's file, with which the sender compares its own.
+#[derive(Debug)]
+struct Compared {
+    len: u64,
+    /// The first block for whose digest the sender may ask next.
+    next: u64,
+}
+
+impl Compared {
+    /// Whether a run has whole blocks of the file, the last of which may be shorter.
+    fn has_blocks(&self, begin: u64, len: u64) -> bool {
+        let is_border = |at: u64| at.is_multiple_of(BLOCK as u64);
+        let end = begin.saturating_add(len);
+        is_border(begin) && (end == self.len || end < self.len && is_border(end))
+    }
 }
 
 #[derive(Debug)]
@@ -142,15 +159,15 @@ impl Inbound {
         let may_stay = held.there.as_ref().is_some_and(|there| there.len == size);
         self.offered.insert(id, Offered { size, may_stay, prefix });
         if let Some(there) = &held.there {
-            self.compared.insert(id, there.blocks.len() as u64);
+            self.compared.insert(id, Compared { len: there.len, next: there.blocks.len() as u64 });
         }
     }
 
     /// `Ask` came, for the digests from `block` on: each is read once.
     pub(crate) fn on_ask(&mut self, id: u64, block: u64) -> Result<(), Violation> {
         match self.compared.get_mut(&id) {
-            Some(next) if block >= *next => {
-                *next = block.saturating_add(MAX_DIGESTS as u64);
+            Some(there) if block >= there.next => {
+                there.next = block.saturating_add(MAX_DIGESTS as u64);
                 Ok(())
             }
             _ => Err(Violation::Entry { what: "a question", id }),
@@ -237,9 +254,12 @@ impl Inbound {
         self.on_run(carrier, id, len).ok_or(Violation::Entry { what: "a hole", id })?
     }
 
-    /// `Same` came on a carrier.
+    /// `Same` came on a carrier, for whole blocks: the digest of a file of which the sender knows
+    /// all but a few bytes would tell it those.
     pub(crate) fn on_same(&mut self, carrier: usize, id: u64, len: u64) -> Result<Fate, Violation> {
-        let run = if self.compared.contains_key(&id) { self.on_run(carrier, id, len) } else { None };
+        let (there, file) = (self.compared.get(&id), self.started.get(&carrier));
+        let is_whole = there.zip(file).is_some_and(|(there, file)| there.has_blocks(file.reached, len));
+        let run = if is_whole { self.on_run(carrier, id, len) } else { None };
         run.ok_or(Violation::Entry { what: "a run", id })?
     }
 

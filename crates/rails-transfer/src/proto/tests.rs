@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     error::Violation,
     frame::{MAX_RUN, Terms},
+    hash::BLOCK,
     message::{Compare, Digest, Held, MAX_DIGESTS, Prefix, Settled, There},
     reason::Reason,
 };
@@ -378,12 +379,38 @@ fn digests_are_asked_for_once_and_in_order() {
     for len in [0, MAX_RUN + 1] {
         assert_eq!(inbound.on_same(2, 2, len), Err(run(2)));
     }
-    assert_eq!(inbound.on_same(2, 2, SIZE + 1), Err(Violation::Length { id: 2, size: SIZE }));
-    assert_eq!(inbound.on_same(2, 2, SIZE), Ok(Fate::Write));
+    assert_eq!(inbound.on_same(2, 2, BLOCK as u64), Err(Violation::Length { id: 2, size: SIZE }));
     assert_eq!(inbound.discard(2), Some(2));
     assert_eq!(inbound.on_ask(2, u64::MAX), Ok(()), "the sender still awaits an answer");
+    assert_eq!(inbound.on_block(2, SIZE as usize), Ok(Fate::Discard));
     assert_eq!(inbound.on_finish(2, 2), Ok(Fate::Discard));
     assert_eq!(inbound.on_ask(2, u64::MAX), Err(question(2)));
+}
+
+/// The bytes of a run, of which a sender learns the digest, are too many to guess.
+#[test]
+fn runs_are_of_whole_blocks() {
+    let (block, len) = (BLOCK as u64, 3 * BLOCK as u64 + 5);
+    for (before, run, is_whole) in [
+        (0, block, true),
+        (0, 2 * block, true),
+        (block, 2 * block + 5, true),
+        (3 * block, 5, true),
+        (0, 1, false),
+        (0, block + 1, false),
+        (1, block - 1, false),
+        (2 * block, block + 4, false),
+        (3 * block, block, false),
+        (4 * block, block, false),
+    ] {
+        let mut inbound = with_a_started_file();
+        inbound.on_offer(2).unwrap();
+        inbound.answer(2, 9 * block, &there(len));
+        inbound.on_start(2, 2, 0).unwrap();
+        inbound.on_block(2, before as usize).unwrap();
+        let expected = if is_whole { Ok(Fate::Write) } else { Err(Violation::Entry { what: "a run", id: 2 }) };
+        assert_eq!(inbound.on_same(2, 2, run), expected, "{run} behind {before}");
+    }
 }
 
 #[test]

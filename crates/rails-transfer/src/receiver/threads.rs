@@ -5,6 +5,7 @@ use crate::{
     calls::Guarantees,
     error::{ReceiveError, ThreadError, Violation, WireError},
     frame::{Frame, MAX_BLOCK, Terms},
+    hash::BLOCK,
     message::{FromReceiver, FromSender},
     observe::Observer,
     store::{Store, Trial},
@@ -267,6 +268,7 @@ fn read<S: AsyncRead + Unpin>(begin: Begin<S>) -> Result<(), WireError> {
     batch.works();
     let mut behind = 0;
     let ended = loop {
+        let mut bytes = BLOCK as u64;
         let step = match next(&mut reader, &batch, &mut stopped) {
             Some(Ok(Some(Frame::Block(block)))) => {
                 let written = carrier.on_block(&block);
@@ -274,6 +276,9 @@ fn read<S: AsyncRead + Unpin>(begin: Begin<S>) -> Result<(), WireError> {
                 written
             }
             Some(Ok(Some(Frame::Message(mut message)))) => {
+                if let FromSender::Hole { len, .. } | FromSender::Same { len, .. } = message {
+                    bytes = bytes.max(len);
+                }
                 batch.restrict(&mut message);
                 on_message(message, &mut carrier)
             }
@@ -286,7 +291,7 @@ fn read<S: AsyncRead + Unpin>(begin: Begin<S>) -> Result<(), WireError> {
         }
         // What has arrived is worth keeping, as long as it does not go on and on.
         if stopped.is_stopped() {
-            behind += 1;
+            behind += bytes;
             if behind > MAX_BEHIND {
                 break Ok(());
             }
@@ -341,6 +346,6 @@ fn on_message(message: FromSender, carrier: &mut Carrier) -> Result<(), Violatio
 /// meanwhile.
 const MAX_GATHERED: usize = 32;
 
-/// Frames that a thread reads after it was stopped, as long as it need not wait for them: 16 MiB
-/// with this implementation's blocks.
-const MAX_BEHIND: usize = 64;
+/// Bytes of files that a thread takes after it was stopped, as long as it need not wait for them. A
+/// frame counts for a block at least.
+const MAX_BEHIND: u64 = 16 << 20;

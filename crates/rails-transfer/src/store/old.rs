@@ -44,22 +44,31 @@ impl Old {
             return Ok(None);
         }
         let old = Self { dir: Arc::clone(dir), name: offer.path.name().to_owned(), stamp: Stamp::of(there), opens };
-        let Some(file) = old.open()? else { return Ok(None) };
-        let blocks = old.hash(&file, 0, is_awaited).map_err(because("read the file that is there"))?;
+        let Some(file) = old.open()?.filter(|file| old.is_as_it_was(file)) else { return Ok(None) };
+        // One that cannot be read, or is being written, can still be replaced.
+        let Ok(blocks) = old.hash(&file, 0, is_awaited) else { return Ok(None) };
         Ok(Some((Arc::new(old), There { len, blocks })))
     }
 
-    /// The digests from a block on; none if the file has changed, or cannot be read any more.
+    /// The digests from a block on; none if the file is another one, or cannot be read any more.
     pub(crate) fn digests(&self, block: u64, is_awaited: &dyn Fn() -> bool) -> Vec<BlockDigest> {
         let Ok(Some(file)) = self.open() else { return Vec::new() };
         self.hash(&file, block, is_awaited).unwrap_or_default()
     }
 
-    /// Opens the file; `None` if it has changed since it was looked at, or may not be read.
+    /// Opens the file; `None` if its name has another one now, or its size has changed, or it may
+    /// not be read. Its times may have changed: a file of several names gets those of an entry
+    /// that stays.
     pub(super) fn open(&self) -> Result<Option<File>, Reason> {
         let Some(file) = (self.opens)(&self.dir, &self.name)? else { return Ok(None) };
-        let there = Metadata::from_file(&file).map_err(because("inspect the file that is there"))?;
-        Ok(Some(file).filter(|_| Stamp::of(&there) == self.stamp))
+        let there = Stamp::of(&Metadata::from_file(&file).map_err(because("inspect the file that is there"))?);
+        let is_it = (there.identity, there.size) == (self.stamp.identity, self.stamp.size);
+        Ok(Some(file).filter(|_| is_it))
+    }
+
+    /// Whether the opened file is as it was when it was looked at.
+    pub(super) fn is_as_it_was(&self, file: &File) -> bool {
+        Metadata::from_file(file).is_ok_and(|there| Stamp::of(&there) == self.stamp)
     }
 
     /// Hashes some blocks. Fails once the sender is gone.

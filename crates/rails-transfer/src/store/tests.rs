@@ -365,3 +365,17 @@ fn entries_that_cannot_be_removed_are_named() {
         "{reason}"
     );
 }
+
+/// A file that shrinks while it is read, or that the disk does not give back, can still be
+/// replaced.
+#[test]
+fn a_file_that_cannot_be_read_is_compared_no_more() {
+    let into = tempfile::tempdir().unwrap();
+    let store = Store::open(into.path(), Guarantees::new(Calls::KERNEL, true, Arc::new(()))).unwrap();
+    let there = into.path().join("f");
+    fs::write(&there, vec![1; 2 * BLOCK]).unwrap();
+    let shrinks = || fs::write(&there, "").is_ok();
+    let found = store.look(&offer("f", 2 * BLOCK as u64), &shrinks);
+    let Ok(Found::Other(_, held)) = found else { panic!("{found:?}") };
+    assert_eq!(held, Held::default());
+}

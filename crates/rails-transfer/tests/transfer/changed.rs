@@ -5,7 +5,7 @@ use proptest::{prelude::*, sample::Index};
 use rails_transfer::{Compare, How, SendOptions};
 use std::{
     fs,
-    os::unix::fs::{FileExt, MetadataExt},
+    os::unix::fs::{FileExt, MetadataExt, symlink},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, UNIX_EPOCH},
@@ -134,9 +134,10 @@ proptest! {
         let resumed = part.map_or(0, <[u8]>::len);
         let lacking = new.chunks(BLOCK).zip(old.chunks(BLOCK).map(Some).chain(std::iter::repeat(None)));
         let lacking: usize = lacking.filter(|(new, old)| Some(*new) != *old).map(|(new, _)| new.len()).sum();
-        // Files of two sizes below a block are not compared, and a part may be of a file that is there.
+        // Files of two sizes below a block are not compared, and a part may be of a file that is there. It may
+        // end within a block, of which the rest is sent.
         let is_compared = old.len() == new.len() || old.len().min(new.len()) >= BLOCK;
-        let max = if is_compared { lacking } else { new.len() };
+        let max = if is_compared { lacking + resumed.next_multiple_of(BLOCK) - resumed } else { new.len() };
         prop_assert!(sent.bytes_sent <= (new.len() - resumed).min(max) as u64, "{} bytes", sent.bytes_sent);
     }
 }
@@ -148,8 +149,11 @@ fn holes_stay_holes_in_a_changed_file() {
     let sparse = |folder: &Path, changed: u8| {
         let file = fs::File::create(folder.join("f")).unwrap();
         file.set_len(size).unwrap();
-        file.write_all_at(&bytes(1, 4096), 20 << 20).unwrap();
-        file.write_all_at(&[changed; 10], 36 << 20).unwrap();
+        // As many bytes as there are in the hole before the first change.
+        file.write_all_at(&bytes(1, 4 << 20), 20 << 20).unwrap();
+        for at in [2, 36] {
+            file.write_all_at(&[changed; 10], at << 20).unwrap();
+        }
         file.set_modified(UNIX_EPOCH + Duration::from_secs(changed.into())).unwrap();
         file.sync_all().unwrap();
     };
@@ -157,10 +161,29 @@ fn holes_stay_holes_in_a_changed_file() {
     sparse(into.path(), 2);
     let (sent, _) = transfer(&[from.path().join("f")], into.path(), 1 << 16);
     let sent = sent.unwrap();
-    assert!(sent.is_complete() && (1..=4096).contains(&sent.bytes_sent), "{} bytes", sent.bytes_sent);
+    assert!(sent.is_complete() && (1..=8192).contains(&sent.bytes_sent), "{} bytes", sent.bytes_sent);
     let there = into.path().join("f");
-    assert!(fs::metadata(&there).unwrap().blocks() < 1000, "the file system has holes");
+    let blocks = |folder: &TempDir| fs::metadata(folder.path().join("f")).unwrap().blocks();
+    assert!(blocks(&into) < blocks(&from) + 100, "the file system has holes");
     assert!(fs::read(from.path().join("f")).unwrap() == fs::read(there).unwrap());
+}
+
+#[test]
+fn holes_within_a_changed_block_arrive() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    let sparse = |folder: &Path, at: u64| {
+        let file = fs::File::create(folder.join("f")).unwrap();
+        file.set_len(4 * BLOCK as u64).unwrap();
+        file.write_all_at(&bytes(1, 4096), BLOCK as u64 + at).unwrap();
+        file.write_all_at(&bytes(2, 4096), 2 * BLOCK as u64 - at).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(at)).unwrap();
+    };
+    sparse(from.path(), 64 << 10);
+    sparse(into.path(), 32 << 10);
+    let (sent, _) = transfer(&[from.path().join("f")], into.path(), 1 << 16);
+    let sent = sent.unwrap();
+    assert!(sent.is_complete(), "{:?}", sent.failures);
+    assert!(fs::read(from.path().join("f")).unwrap() == fs::read(into.path().join("f")).unwrap());
 }
 
 #[test]
@@ -191,7 +214,18 @@ fn a_file_that_changes_at_the_receiver_is_named() {
     let mut new = old.clone();
     new[WINDOW / 2] ^= 1;
     type Change = fn(&Path);
-    let changes: [(&str, Change); 3] = [
+    let changes: [(&str, Change); 5] = [
+        ("a link now", |file| {
+            fs::rename(file, file.with_file_name("other")).unwrap();
+            symlink("other", file).unwrap();
+        }),
+        ("another of its size and time", |file| {
+            let (size, modified) = (2 * WINDOW as u64, fs::metadata(file).unwrap().modified().unwrap());
+            fs::rename(file, file.with_file_name("other")).unwrap();
+            let other = fs::File::create(file).unwrap();
+            other.set_len(size).unwrap();
+            other.set_modified(modified).unwrap();
+        }),
         ("emptied", |file| fs::write(file, "").unwrap()),
         ("removed", |file| fs::remove_file(file).unwrap()),
         ("written to", |file| fs::File::options().write(true).open(file).unwrap().write_all_at(b"x", 9).unwrap()),
@@ -213,7 +247,36 @@ fn a_file_that_changes_at_the_receiver_is_named() {
         assert_eq!(sent.failures.len(), 1, "{what}");
         let (sent, _) = over(&Streams::default(), &source, into.path(), Arc::new(()));
         assert!(sent.unwrap().is_complete(), "{what}");
+        if let Ok(other) = fs::read(into.path().join("other")) {
+            assert!(other == old, "{what}: the file that was there is as it was");
+            fs::remove_file(into.path().join("other")).unwrap();
+        }
         assert_arrived(into.path(), &new);
+    }
+}
+
+/// Each name that goes changes the times of the file, which the others still have.
+#[test]
+fn names_of_one_file_change_one_by_one() {
+    let old = bytes(1, WINDOW + 8 * BLOCK);
+    for opened in [0, 2] {
+        let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+        fs::write(into.path().join("0"), &old).unwrap();
+        for number in 0..4 {
+            let mut new = old.clone();
+            // The later a file is sent, the later it has the first bytes to copy.
+            new.iter_mut().take(number * WINDOW / 3 + 1).step_by(BLOCK).for_each(|byte| *byte ^= 1);
+            fs::write(from.path().join(number.to_string()), new).unwrap();
+            if number > 0 {
+                fs::hard_link(into.path().join("0"), into.path().join(number.to_string())).unwrap();
+            }
+        }
+        fs::File::open(into.path().join("0")).unwrap().set_modified(UNIX_EPOCH).unwrap();
+        let streams = Streams { opened, ..Streams::default() };
+        let (sent, _) = over(&streams, &[from.path().join(".")], into.path(), Arc::new(()));
+        let sent = sent.unwrap();
+        assert!(sent.is_complete() && sent.bytes_reused > 0, "{:?}", sent.failures);
+        assert!(harvest(into.path()) == harvest(from.path()));
     }
 }
 

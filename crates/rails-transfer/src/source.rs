@@ -242,7 +242,7 @@ impl<'a, O: Output> Reading<'a, O> {
         }
         let start = Start { offset, meta };
         self.send(&file, &mut hasher, &start)?;
-        let is_kept = !self.is_started && job.held.there.as_ref().is_some_and(|there| there.len == size);
+        let is_kept = !self.is_started && self.may_be_kept();
         if !is_kept {
             self.say_same(&start)?;
         }
@@ -254,12 +254,17 @@ impl<'a, O: Output> Reading<'a, O> {
         Ok(if is_kept { Event::Keep { digest, meta: start.meta } } else { Event::Finish { digest } })
     }
 
+    /// Whether the receiver has a file of the same size.
+    fn may_be_kept(&self) -> bool {
+        self.job.held.there.as_ref().is_some_and(|there| there.len == self.job.size)
+    }
+
     /// Reads from the offset to the end, and sends what the receiver does not have: nothing, not
-    /// even `Start`, before the first block that it does not have.
+    /// even `Start`, as long as its file may be the same.
     fn send(&mut self, file: &File, hasher: &mut FileHasher, start: &Start) -> Result<(), Stop<O::Gone>> {
         let size = self.job.size;
         let (mut at, mut data) = (start.offset, start.offset..start.offset);
-        if at > 0 {
+        if at > 0 || !self.may_be_kept() {
             self.say_same(start)?;
         }
         let mut read = Vec::new();
@@ -282,6 +287,9 @@ impl<'a, O: Output> Reading<'a, O> {
             // A part may end within a block.
             if at.is_multiple_of(BLOCK as u64) && hasher.block_digest() == theirs {
                 self.same += end - at;
+                if self.is_started && self.same >= SAME_AT_ONCE {
+                    self.say_same(start)?;
+                }
             } else {
                 self.say_same(start)?;
                 self.send_bytes(file, at..end, &mut data, Bytes::Known(&read))?;
@@ -491,6 +499,8 @@ fn failed<G>(doing: &str, error: &io::Error) -> Stop<G> {
     Stop::Failed(Reason::new(format_args!("sender: cannot {doing} the file: {error}")))
 }
 
+/// The receiver copies so many bytes of its own while the reader compares the next ones.
+const SAME_AT_ONCE: u64 = 8 << 20;
 /// So long a reader that waits does not look whether it is wanted.
 const MAX_NAP: Duration = Duration::from_millis(100);
 /// Two ticks of the slowest clock: up to Linux 6.12 a file's times are those of the last tick, of

@@ -115,9 +115,11 @@ impl Files {
         closed.or(other)
     }
 
-    /// Takes all files, and half of the room.
+    /// Takes all files, and half of the room, if any file is open.
     fn halve(&mut self) -> HashMap<(u64, u32), Open> {
-        self.max = (self.max / 2).max(1);
+        if !self.open.is_empty() {
+            self.max = (self.max / 2).max(1);
+        }
         std::mem::take(&mut self.open)
     }
 }

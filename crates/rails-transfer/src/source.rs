@@ -501,7 +501,7 @@ fn failed<G>(doing: &str, error: &io::Error) -> Stop<G> {
 
 /// The receiver copies so many bytes of its own while the reader compares the next ones.
 const SAME_AT_ONCE: u64 = 8 << 20;
-/// So long a reader that waits does not look whether it is wanted.
+/// A reader that waits looks this often whether its file is still wanted.
 const MAX_NAP: Duration = Duration::from_millis(100);
 /// Two ticks of the slowest clock: up to Linux 6.12 a file's times are those of the last tick, of
 /// at most 10 ms.

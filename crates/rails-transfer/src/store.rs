@@ -99,7 +99,7 @@ struct Part {
 
 impl Part {
     /// Has the kernel begin to put the file's bytes on disk, if there are many: the later `fsync`
-    /// waits for less. It is no matter if the kernel does not.
+    /// waits for less. A kernel that does not costs time alone.
     fn begin_sync(&mut self) {
         let begun = self.begun..self.len;
         if begun.end - begun.start < SYNC_AHEAD {

@@ -38,7 +38,7 @@ pub(super) struct Table {
 pub(super) struct Key {
     /// The name of its flag among those of the parser.
     pub(super) flag: String,
-    /// The values of the flag; `None`: the flag is not given, whatever weaker files say.
+    /// The values of the flag; `None`: the flag is not given, even if weaker files give it.
     pub(super) values: Option<Vec<String>>,
     name: String,
     line: usize,
@@ -173,7 +173,7 @@ fn located(file: &Path, text: &str) -> Result<String> {
     path.into_os_string().into_string().map_err(|path| anyhow!("{} is no text", path.display()))
 }
 
-/// The text of a file that nobody but its user and root may write: it says where files go, and by
+/// The text of a file that only its user and root may write: it says where files go, and by
 /// which key the peer is known.
 fn text(path: &Path) -> Result<String> {
     let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// The costs of the two ways, as they were found last. The cheaper way is taken. A call for all
-/// files waits for the bytes of others too, of which there may be many at one time and few at
-/// another, so that it is tried again.
+/// The costs of the two ways, as the receiver found them last. It takes the cheaper way. A call for
+/// all files waits for the bytes of other programs too, which are many at one time and few at
+/// another, so that the receiver tries it again.
 #[derive(Debug, Default)]
 pub(crate) struct Syncs {
     /// The time of the last call for all files.
@@ -104,7 +104,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_better_way_is_taken_most_of_the_time(alone in 100_u64..10_000, together in 100_u64..5_000_000) {
+        fn the_cheaper_way_is_taken_most_of_the_time(alone in 100_u64..10_000, together in 100_u64..5_000_000) {
             let [alone, together] = [alone, together].map(Duration::from_micros);
             let total = time_of(400, alone, |_| together);
             let best = (alone * FILES as u32).min(together) * 400;

@@ -16,7 +16,7 @@ use std::{
     sync::Arc,
 };
 
-/// A file that is there, as it was before it was read. It is not kept open, because many files are
+/// A file that is there, as it was before it was read. The receiver does not keep it open, because many files are
 /// offered at a time.
 #[derive(Debug)]
 pub(crate) struct Old {

@@ -15,8 +15,8 @@ use std::{
 
 /// The files of a batch of which other names follow, at most [`MAX_TWINS`] of them.
 ///
-/// They are known by device and inode: whatever has the path of one when its other name comes is
-/// linked only if it is that file.
+/// The receiver knows them by device and inode: when another name of one comes, it links the file
+/// that has the path then only if that is the same one.
 #[derive(Debug, Default)]
 pub(super) struct Twins(Mutex<BTreeSet<Identity>>);
 

@@ -167,7 +167,10 @@ fn flag<'a>(flags: &'a Command, name: &str) -> Option<&'a Arg> {
 /// A path of a file, from that file's folder on; `~/` is the home directory.
 fn located(file: &Path, text: &str) -> Result<String> {
     let path = match text.strip_prefix("~/") {
-        Some(rest) => PathBuf::from(env::var_os("HOME").context("HOME is not set")?).join(rest),
+        Some(rest) => {
+            let home = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+            home.context("HOME names no folder from / on")?.join(rest)
+        }
         None => file.parent().unwrap_or(Path::new("")).join(text),
     };
     path.into_os_string().into_string().map_err(|path| anyhow!("{} is no text", path.display()))

@@ -85,33 +85,33 @@ impl Transfer {
 fn netns_ends_that_stand_still_go_on() {
     let time = Duration::from_secs(if std::env::var("RAILS_RUNS").is_ok() { 60 } else { 16 });
     let folder = tempfile::tempdir().unwrap();
-    // So slow that no file is through before the last transfer has begun.
+    // So slow that no file is through before it is stopped.
     let [stopped, silent] =
         [(); 2].map(|()| LinkLab::builder().link(Shape::mbit(30)).build().expect("labs can be built here"));
     let mut transfers = Vec::new();
-    for scheme in ["tcp", "celeritas"] {
-        for (what, lab) in [("receiver stopped", &stopped), ("sender stopped", &stopped), ("silent", &silent)] {
+    let still = |transfer: &Transfer, what: &str| match what {
+        what if what.ends_with("receiver stopped") => Some(transfer.receiver.0.id()),
+        what if what.ends_with("sender stopped") => Some(transfer.sender.0.id()),
+        _ => None,
+    };
+    for (what, lab) in [("receiver stopped", &stopped), ("sender stopped", &stopped), ("silent", &silent)] {
+        for scheme in ["tcp", "celeritas"] {
             let what = format!("{scheme}, {what}");
             let own = folder.path().join(&what);
-            transfers.push((Transfer::start(lab, scheme, &own, 16 << 20, &[]), what, own));
+            let transfer = Transfer::start(lab, scheme, &own, 16 << 20, &[]);
+            wait_for_size(&own.join("inbox/.file.rails-part"), 1 << 17);
+            // At once: on a busy machine this file would be through before the last one has begun.
+            still(&transfer, &what).iter().for_each(|end| signal(*end, Signal::SIGSTOP));
+            transfers.push((transfer, what, own));
         }
     }
-    transfers.iter().for_each(|(_, _, folder)| wait_for_size(&folder.join("inbox/.file.rails-part"), 1 << 17));
-    let tell = |what: Signal| {
-        for (transfer, name, _) in &transfers {
-            match name {
-                name if name.ends_with("receiver stopped") => signal(transfer.receiver.0.id(), what),
-                name if name.ends_with("sender stopped") => signal(transfer.sender.0.id(), what),
-                _ => {}
-            }
-        }
-    };
     let black_hole = |on| Side::BOTH.map(|side| silent.set_black_hole(side, 0, on).expect("root may do that"));
-    tell(Signal::SIGSTOP);
     black_hole(true);
     std::thread::sleep(time);
-    tell(Signal::SIGCONT);
     black_hole(false);
+    for (transfer, what, _) in &transfers {
+        still(transfer, what).iter().for_each(|end| signal(*end, Signal::SIGCONT));
+    }
     transfers.into_iter().for_each(|(transfer, what, folder)| transfer.arrives(&what, &folder));
 }
 

@@ -16,8 +16,8 @@ use std::{
     sync::Arc,
 };
 
-/// A file that is there, as it was before it was read. The receiver does not keep it open, because many files are
-/// offered at a time.
+/// A file that is there, as it was before it was read. The receiver does not keep it open, because
+/// many files are offered at a time.
 #[derive(Debug)]
 pub(crate) struct Old {
     dir: Arc<Dir>,

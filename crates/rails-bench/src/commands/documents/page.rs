@@ -15,7 +15,8 @@ const HEAD: &str = "\
 
 Each document begins with its `schema` and its `version`. A release that adds a field keeps the version; one that takes
 a field away, or changes its meaning, has the next. So a program that reads a document looks at both, and ignores
-fields that it does not know.
+fields that it does not know. A command that fails before it has a result prints no document: its reason is on stderr,
+and its exit code is not 0.
 
 `a[].b` is field `b` of each item of the array `a`. An `object of T` has data as its keys, and `a.*` is each value. A
 field with a `?` may be missing. CPUs and nodes are texts in the kernel's list syntax, `0-3,8`.

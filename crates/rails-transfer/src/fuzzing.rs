@@ -70,10 +70,8 @@ pub fn seeds() -> (Vec<u8>, Vec<u8>) {
         FromReceiver::Here { mark: digest },
         FromReceiver::Bye,
     ];
-    let said = |messages: &[FromSender]| messages.iter().flat_map(framed).collect::<Vec<u8>>();
-    let sender = [greeting(Role::Sender, 0), said(&from_sender), block(), said(&and_last)].concat();
-    let receiver = from_receiver.iter().flat_map(framed);
-    (sender, greeting(Role::Receiver, 0).into_iter().chain(receiver).collect())
+    let sender = [greeting(Role::Sender, 0), frames(&from_sender), block(), frames(&and_last)].concat();
+    (sender, [greeting(Role::Receiver, 0), frames(&from_receiver)].concat())
 }
 
 /// All frames of a sender that has the receiver copy all six bytes of a file, and takes them for
@@ -89,8 +87,7 @@ pub fn change(path: &str) -> Vec<u8> {
     ];
     let digest = blake3::hash(b"012abc").into();
     let last = [FromSender::Finish { id: 0, digest }, FromSender::Done];
-    let framed = |messages: &[FromSender]| messages.iter().flat_map(framed).collect::<Vec<_>>();
-    [greeting(Role::Sender, 0), framed(&said), framed(&last)].concat()
+    [greeting(Role::Sender, 0), frames(&said), frames(&last)].concat()
 }
 
 /// All frames of a sender that sends two folders, and deletes the inner one.
@@ -108,7 +105,7 @@ pub fn deletion() -> Vec<u8> {
         FromSender::Done,
     ];
     let terms = Terms { is_dry_run: false, deletes: true };
-    [greeting_of(Role::Sender, 0, terms), said.iter().flat_map(framed).collect()].concat()
+    [greeting_of(Role::Sender, 0, terms), frames(&said)].concat()
 }
 
 /// All frames of a sender that keeps owners, attributes, access lists and hard links.
@@ -131,7 +128,6 @@ pub fn properties() -> Vec<u8> {
         FromSender::Seal { id: 3, path: path("d"), meta },
         FromSender::Done,
     ];
-    let frames = |messages: &[FromSender]| messages.iter().flat_map(framed).collect::<Vec<u8>>();
     [greeting(Role::Sender, 0), frames(&said), block(), frames(&and_last)].concat()
 }
 
@@ -151,6 +147,11 @@ fn offer(path: RelPath, size: u64) -> Offer {
 /// A block of three bytes.
 fn block() -> Vec<u8> {
     [&header(KIND_BLOCK, 3)[..], b"abc"].concat()
+}
+
+/// Messages in their frames.
+fn frames<M: Serialize>(messages: &[M]) -> Vec<u8> {
+    messages.iter().flat_map(framed).collect()
 }
 
 /// A message in its frame.

@@ -28,7 +28,8 @@ pub(crate) struct Meta {
     pub(crate) has_twins: bool,
 }
 
-/// The properties that a sender keeps on demand. What is absent stays as it is at the receiver.
+/// The properties that a sender keeps on demand. The receiver leaves absent ones as
+/// they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Extras {
     pub(crate) user: Option<u32>,

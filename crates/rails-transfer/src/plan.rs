@@ -73,14 +73,14 @@ impl Entry {
 #[derive(Debug, Clone)]
 pub(crate) enum EntryKind {
     Folder {
-        /// Its properties when it was listed.
+        /// The entry's properties when the sender listed it.
         meta: Meta,
     },
     Link {
         /// The link's place at the sender.
         source: Place,
         target: LinkTarget,
-        /// Its properties when it was listed.
+        /// The entry's properties when the sender listed it.
         meta: Meta,
     },
     File {
@@ -88,7 +88,7 @@ pub(crate) enum EntryKind {
         source: Place,
         /// The file's size when it was listed, in bytes.
         size: u64,
-        /// Its properties when it was listed.
+        /// The entry's properties when the sender listed it.
         meta: Meta,
     },
     /// A further name of a file.
@@ -97,7 +97,7 @@ pub(crate) enum EntryKind {
         source: Place,
         /// The file's size when it was listed, in bytes.
         size: u64,
-        /// Its properties when it was listed.
+        /// The entry's properties when the sender listed it.
         meta: Meta,
         /// The entry of the file.
         first: usize,
@@ -456,7 +456,7 @@ fn own_name(source: &Path) -> Option<&std::ffi::OsStr> {
 #[derive(Debug)]
 struct Seen {
     kind: SeenKind,
-    /// Its properties, without its attributes.
+    /// The entry's properties, without its attributes.
     meta: Meta,
     /// Whether it has set-id bits that are not kept.
     drops_set_id: bool,

@@ -625,7 +625,7 @@ fn changed() -> Reason {
 }
 
 /// Makes a link under a name that something may have. Its meaning then changes at once: a cut
-/// leaves what was there, or the link. `finish` completes the link before.
+/// leaves the old entry, or the link. `finish` completes the link before the rename.
 fn place(
     dir: &Dir,
     path: &RelPath,

@@ -128,9 +128,9 @@ enum Command {
     /// Make `rails-bench` a single file that needs no library, for containers and for systems with
     /// others
     ///
-    /// It is built for this system's GNU target with the C library inside, and without hwloc: the
-    /// machine is read from the kernel's files. docs/packaging.md says what it cannot do, and
-    /// packaging/Containerfile makes an image of it.
+    /// The file has the C library of this system's GNU target inside, and no hwloc: rails-bench
+    /// then reads the machine from the kernel's files. docs/packaging.md says what it cannot
+    /// do, and packaging/Containerfile makes an image of it.
     PackageStatic {
         /// The folder to write it to
         #[arg(value_name = "DIR", default_value = "target/static")]

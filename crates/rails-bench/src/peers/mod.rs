@@ -140,7 +140,7 @@ impl Named {
                 without.get_many::<OsString>(TO).is_none() && self::files(&without)[..] == files[..kept]
             })
         };
-        // The same text may be the value of another flag.
+        // Another flag may have the same text as its value.
         let Some(rest) = without(args, text, !flag.is_empty()).find(is_rest) else { return Ok(None) };
         let is_given = |id: &str| {
             matches!(matches.value_source(id), Some(ValueSource::CommandLine | ValueSource::EnvVariable)) && id != TO

@@ -26,12 +26,8 @@ pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, begun_agai
         summary.skipped.len(),
         summary.failures.len()
     );
-    if summary.removed > 0 {
-        counts += &removed(summary.removed);
-    }
-    if summary.hard_links > 0 {
-        counts += &hard_links(summary.hard_links);
-    }
+    counts += &removed(summary.removed);
+    counts += &hard_links(summary.hard_links);
     counts += &not_kept(&summary.not_kept);
     counts += &reused(summary.bytes_reused);
     if begun_again > 0 {
@@ -88,7 +84,10 @@ fn say_lacking(summary: &SendSummary) {
 
 /// The removals of a batch, as a part of its counts.
 fn removed(entries: u64) -> String {
-    format!("\nremoved at the receiver: {entries} entries that the sender does not have")
+    match entries {
+        0 => String::new(),
+        entries => format!("\nremoved at the receiver: {entries} entries that the sender does not have"),
+    }
 }
 
 /// The bytes of changed files that needed no sending, as a part of a batch's counts.
@@ -101,7 +100,10 @@ fn reused(bytes: u64) -> String {
 
 /// The hard links of a batch, as a part of its counts.
 fn hard_links(links: u64) -> String {
-    format!("\nhard links: {links}")
+    match links {
+        0 => String::new(),
+        links => format!("\nhard links: {links}"),
+    }
 }
 
 /// The properties that the sender's entries have and the copy has not, as a part of its counts.
@@ -129,12 +131,8 @@ pub(crate) fn received(batch: &Batch<ReceiveSummary>, summary: &ReceiveSummary, 
     }
     let mut counts =
         format!("files: {} stored, {} unchanged, {} failed", summary.stored, summary.already_there, summary.failed);
-    if summary.removed > 0 {
-        counts += &removed(summary.removed);
-    }
-    if summary.hard_links > 0 {
-        counts += &hard_links(summary.hard_links);
-    }
+    counts += &removed(summary.removed);
+    counts += &hard_links(summary.hard_links);
     counts += &reused(summary.bytes_reused);
     let part = Part { name: "receive", sends: false, side: &batch.side };
     print_batch("received", summary.bytes_received, batch, &counts, part, details)

@@ -44,7 +44,7 @@ fn hard_links_and_set_id_bits_are_not_lost_unsaid() {
     assert!(told.contains("hard links: 1\n") && !told.contains(apart) && told.contains(bits), "{told}");
     assert_eq!(inodes()[0], inodes()[1]);
 
-    // The receiver has not allowed owners: the copy is made, and both ends say what it lacks.
+    // The receiver does not allow owners: both ends go on, and name the missing properties.
     let lacking = "owners are not kept, nor are set-user-id and set-group-id bits (`recv --allow-owners` allows them)";
     for more in ["-Hogn", "-Hog"] {
         let sent = run(send.into_iter().chain([more]));
@@ -57,7 +57,7 @@ fn hard_links_and_set_id_bits_are_not_lost_unsaid() {
     assert_eq!(said.matches(&format!("warning: {lacking}")).count(), 2, "once for each batch: {said}");
     assert!(out.contains("hard links: 1\n"), "{out}");
 
-    // A file of this user's own group has what it had.
+    // This receiver allows both, and the copy keeps every property.
     let receiver = Receiver::start(&inbox, ["--insecure", "--once", "--allow-owners", "--allow-xattrs"]);
     let send = ["send", "--insecure", text(&source), "--to", &receiver.addresses, "-HogXA"];
     let sent = run(send);

@@ -58,7 +58,7 @@ impl Receiver {
             said.push(line.clone());
             line.strip_prefix("listening on ").map(|addresses| addresses.replace(", ", ","))
         });
-        // It goes on writing.
+        // The program goes on writing.
         std::thread::spawn(move || lines.for_each(|line| eprintln!("receiver: {line}")));
         Self { child, addresses: addresses.unwrap_or_else(|| panic!("it does not listen: {said:?}")) }
     }

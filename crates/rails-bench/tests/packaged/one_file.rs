@@ -42,7 +42,7 @@ fn packaged_file_looks_names_up() {
     let probe = ["stream", "--to", "storage:1", "--insecure", "--bytes", "1"];
     let unknown = inside(folder.path(), probe).output().unwrap();
     assert!(said(&unknown).contains("cannot resolve the host name `storage`"), "{}", said(&unknown));
-    // Nobody listens there, which is known once the name is.
+    // The program finds that no peer listens there only after it has looked up the name.
     let etc = folder.path().join("etc");
     fs::create_dir(&etc).unwrap();
     fs::write(etc.join("hosts"), "127.0.0.1 storage\n").unwrap();

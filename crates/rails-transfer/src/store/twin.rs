@@ -66,7 +66,7 @@ impl Store {
 }
 
 /// Gives an open file a name in a folder. The name that `/proc` has for the handle is the file
-/// itself, whatever its path leads to by now.
+/// itself, even if its path leads to another file by now.
 fn link(file: &File, dir: &Dir, name: &OsStr) -> io::Result<()> {
     let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
     Ok(linkat(CWD, itself, dir, name, AtFlags::SYMLINK_FOLLOW)?)

@@ -207,7 +207,7 @@ fn a_cut_leaves_the_old_file_and_a_part() {
     }
 }
 
-/// The receiver's file changes when its digests are known: what is copied from it is another.
+/// Another program changes the receiver's file after the sender has its digests.
 #[test]
 fn a_file_that_changes_at_the_receiver_is_named() {
     let old = bytes(1, 2 * WINDOW);

@@ -411,7 +411,7 @@ fn properties_that_nobody_allowed_are_not_set() {
             assert!(!names.contains("trusted.a") && !names.contains("posix_acl"), "{name}: {names}");
         }
     }
-    // Set-id bits without an owner are none, whatever is allowed.
+    // The receiver drops set-id bits without an owner, even if it allows owners.
     let into = tempdir().unwrap();
     let allowing = ReceiveOptions::new().allow_owners(true).allow_xattrs(true);
     play_to(allowing, &stored(0, b"f", &mode), into.path());
